@@ -1,0 +1,58 @@
+"""The command line: one module of verbs for each kind of question. Verbs parse, call, print; nothing is computed here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    name="benchmark",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Reproducibility benchmark for multi-source domain adaptation. Start with: `python -m benchmark run --suite digits`",
+)
+out = Console(soft_wrap=True, highlight=False)
+err = Console(stderr=True, soft_wrap=True, highlight=False)
+
+# Options that several verbs share, spelled once.
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs instead of text.")]
+Results = Annotated[
+    Path, typer.Option("--results", envvar="BENCHMARK_RESULTS", help="Where the records are.", show_default="runs")
+]
+DataRoot = Annotated[
+    Path | None,
+    typer.Option("--data-root", envvar="BENCHMARK_DATA_ROOT", help="Folder with the prepared data (see `data --help`)."),
+]
+RESULTS = Path("runs")
+
+
+def say_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, default=str) + "\n")
+
+
+def comma_list(values: list[str] | None) -> list[str]:
+    """`--x a,b --x c` → [a, b, c]."""
+    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+
+
+def quiet() -> bool:
+    """No live display when nobody watches."""
+    return not sys.stderr.isatty() or bool(os.environ.get("CI"))
+
+
+for _verbs in ("runs", "data", "look", "study", "cluster", "care"):
+    try:
+        importlib.import_module(f"benchmark.cli.{_verbs}")
+    except ModuleNotFoundError as _missing:
+        if _missing.name != f"benchmark.cli.{_verbs}":
+            raise

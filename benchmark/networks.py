@@ -1,0 +1,146 @@
+"""The networks of the suites: 3Conv-2FC, ResNet-18, ResNet-101, narrow versions, and per-domain batch normalisation.
+
+Every network is an `Extractor`: images → features, in two parts, `trunk` and `last`. The cut between them is where
+methods that split the network earlier (MCD's official digit network) put the border between extractor and classifier.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+import torchvision
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
+
+from benchmark.errors import UserError
+
+
+class _PerDomain:
+    """Mixin: in training, normalise each domain of a fused batch by its own statistics.
+
+    `sizes` holds the number of images of each domain while `per_domain` is active; running statistics are updated
+    once for each domain, in order, exactly as separate forward passes would.
+    """
+
+    sizes: Sequence[int] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.sizes is None or not self.training:  # type: ignore[attr-defined]
+            return super().forward(x)  # type: ignore[misc]
+        return torch.cat([super(_PerDomain, self).forward(part) for part in x.split(list(self.sizes))])  # type: ignore[misc]
+
+
+class BatchNorm1d(_PerDomain, nn.BatchNorm1d):
+    """Batch normalisation of vectors, statistics per domain."""
+
+
+class BatchNorm2d(_PerDomain, nn.BatchNorm2d):
+    """Batch normalisation of maps, statistics per domain."""
+
+
+@contextlib.contextmanager
+def per_domain(module: nn.Module, sizes: Sequence[int]) -> Iterator[None]:
+    """Within: one forward pass over the concatenation of domains of these sizes, statistics per domain."""
+    norms = [m for m in module.modules() if isinstance(m, _PerDomain)]
+    for norm in norms:
+        norm.sizes = sizes
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.sizes = None
+
+
+class Extractor(nn.Module):
+    """images (N, 3, H, W) → features (N, feature_dim); `last` is the block that an early split gives to the classifier."""
+
+    def __init__(self, trunk: nn.Module, last: nn.Module, cut_dim: int, feature_dim: int) -> None:
+        super().__init__()
+        self.trunk, self.last = trunk, last
+        self.cut_dim, self.feature_dim = cut_dim, feature_dim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.trunk(x))
+
+
+def conv3fc2(width: float = 1.0) -> Extractor:
+    """The digit network of M3SDA and T-SVDNet ("3Conv-2FC"), input 3×32×32, feature 2048·width."""
+    c, d, h, f = (max(1, round(n * width)) for n in (64, 128, 3072, 2048))
+    trunk = nn.Sequential(
+        nn.Conv2d(3, c, 5, padding=2), BatchNorm2d(c), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(c, c, 5, padding=2), BatchNorm2d(c), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+        nn.Conv2d(c, d, 5, padding=2), BatchNorm2d(d), nn.ReLU(), nn.Flatten(),
+        nn.Linear(64 * d, h), BatchNorm1d(h), nn.ReLU(), nn.Dropout(0.5),
+    )  # fmt: skip
+    last = nn.Sequential(nn.Linear(h, f), BatchNorm1d(f), nn.ReLU())
+    return Extractor(trunk, last, h, f)
+
+
+def resnet18(width: float = 1.0) -> Extractor:
+    """ResNet-18 up to its global average pool; width 1 has torchvision's layers, names and feature size 512."""
+    c = max(1, round(64 * width))
+    trunk = nn.Sequential()
+    trunk.add_module("conv1", nn.Conv2d(3, c, 7, stride=2, padding=3, bias=False))
+    trunk.add_module("bn1", BatchNorm2d(c))
+    trunk.add_module("relu", nn.ReLU(inplace=True))
+    trunk.add_module("maxpool", nn.MaxPool2d(3, 2, 1))
+    planes = c
+    for number in range(1, 5):
+        out, stride = c * 2 ** (number - 1), 1 if number == 1 else 2
+        down = None
+        if stride != 1:
+            down = nn.Sequential(nn.Conv2d(planes, out, 1, stride=stride, bias=False), BatchNorm2d(out))
+        first = BasicBlock(planes, out, stride, down, norm_layer=BatchNorm2d)
+        trunk.add_module(f"layer{number}", nn.Sequential(first, BasicBlock(out, out, norm_layer=BatchNorm2d)))
+        planes = out
+    trunk.add_module("pool", nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()))
+    return Extractor(trunk, nn.Identity(), planes, planes)
+
+
+def resnet101(width: float = 1.0) -> Extractor:
+    """torchvision's ResNet-101 up to its global average pool, feature size 2048."""
+    if width != 1.0:
+        raise UserError("ResNet-101 has no narrow version; use network = \"resnet18\" for a narrow one.")
+    net = torchvision.models.resnet101(weights=None, norm_layer=BatchNorm2d)
+    trunk = nn.Sequential()
+    for name, child in list(net.named_children())[:-2]:
+        trunk.add_module(name, child)
+    trunk.add_module("pool", nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()))
+    return Extractor(trunk, nn.Identity(), 2048, 2048)
+
+
+NETWORKS: dict[str, Callable[[float], Extractor]] = {"conv3fc2": conv3fc2, "resnet18": resnet18, "resnet101": resnet101}
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed that is a pure function of its parts, on every machine."""
+    return int.from_bytes(hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()[:8], "big") >> 1
+
+
+def initialise(module: nn.Module, seed: int, role: str) -> None:
+    """Draw the initial weights of every layer from (seed, role, the layer's name): equal for all methods."""
+    with torch.random.fork_rng(devices=[]):
+        for name, layer in module.named_modules():
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                torch.manual_seed(seed_of("init", seed, role, name))
+                reset()
+
+
+def load_imagenet(extractor: Extractor, network: str, weights: Path) -> None:
+    """ImageNet weights from a local file in torchvision's naming; nothing is unpickled but tensors."""
+    if not weights.is_file():
+        raise UserError(
+            f"The ImageNet weights of {network} are not at {weights}. Download torchvision's {network} weights on a "
+            f"machine with internet (python -m benchmark data fetch --suite pacs) and put the file there."
+        )
+    try:
+        state = torch.load(weights, map_location="cpu", weights_only=True)
+        state = {k: v for k, v in state.items() if not k.startswith("fc.")}
+        extractor.trunk.load_state_dict(state)
+    except Exception as error:
+        raise UserError(f"{weights} does not hold the weights of {network}: {str(error).splitlines()[0]}") from None

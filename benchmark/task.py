@@ -1,0 +1,137 @@
+"""What a method is given: networks by role, optimisers, the fused forward pass, the budget. The same for all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from benchmark import networks
+
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """Which extractor, how wide, which ImageNet weights (a path, or empty for a random start)."""
+
+    name: str = "conv3fc2"
+    width: float = 1.0
+    weights: str = ""
+    image_size: int = 32
+
+
+@dataclass(frozen=True)
+class OptimiserSpec:
+    """The suite's optimiser: one for all methods. `lr` by group; a group that is not named takes the classifier's."""
+
+    name: str = "adam"
+    lr: dict[str, float] = field(default_factory=lambda: {"extractor": 5e-4, "classifier": 5e-4})
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+
+
+class Task:
+    """Everything that methods share. One instance serves one run."""
+
+    def __init__(
+        self,
+        *,
+        num_classes: int,
+        num_sources: int,
+        network: NetworkSpec,
+        optimiser: OptimiserSpec,
+        budget: int,
+        seed: int,
+        batch_size: int = 32,
+        device: str | torch.device = "cpu",
+        lr_scale: float = 1.0,
+        batch_norm: str = "per-domain",
+        extractor_factory: Callable[[], networks.Extractor] | None = None,
+    ) -> None:
+        self.num_classes, self.num_sources = num_classes, num_sources
+        self.network, self.optimiser_spec = network, optimiser
+        self.budget, self.seed, self.batch_size = budget, seed, batch_size
+        self.device = torch.device(device)
+        self.lr_scale, self.batch_norm = lr_scale, batch_norm
+        self.images_forwarded = 0  # through any extractor, in training: the "passes" of the cost table
+        self._factory = extractor_factory or (lambda: networks.NETWORKS[network.name](network.width))
+        self._extractors: dict[tuple[str, int], nn.Module] = {}
+        with torch.device("meta"):
+            shape = self._factory()
+        self.feature_dim, self.cut_dim = shape.feature_dim, shape.cut_dim
+
+    # -- modules ------------------------------------------------------------------------------------------------
+
+    def extractor(self, role: str = "main", cut: int = 0) -> nn.Module:
+        """images → (N, feature_dim). The same role gives the same module. `cut=1` leaves out the last block
+        (features of size `cut_dim`), which `classifier(cut=1)` then holds: MCD's official split."""
+        key = (role, cut)
+        if key not in self._extractors:
+            self._extractors[key] = self._new_extractor(role, cut)
+        return self._extractors[key]
+
+    def _new_extractor(self, role: str, cut: int) -> nn.Module:
+        module = self._factory()
+        networks.initialise(module, self.seed, role)
+        if self.network.weights:
+            from pathlib import Path
+
+            networks.load_imagenet(module, self.network.name, Path(self.network.weights))
+        if cut:
+            module.last = nn.Identity()
+        module.register_forward_pre_hook(self._count)
+        return module.to(self.device)
+
+    def _count(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        if module.training:
+            self.images_forwarded += args[0].shape[0]
+
+    def classifier(self, role: str = "main", cut: int = 0) -> nn.Module:
+        """features → logits: one linear layer; with `cut=1` the extractor's last block comes first. A new module each call."""
+        linear = self.build(f"classifier/{role}", lambda: nn.Linear(self.feature_dim, self.num_classes))
+        if not cut:
+            return linear
+        last = self._factory()
+        networks.initialise(last, self.seed, role)
+        return nn.Sequential(last.last, linear).to(self.device)
+
+    def build(self, role: str, factory: Callable[[], M]) -> M:
+        """Any module of a method's own, with weights drawn from (seed, role)."""
+        module = factory()
+        networks.initialise(module, self.seed, role)
+        return module.to(self.device)
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    def optimiser(self, params: nn.Module | Iterable[Any], group: str = "extractor", **changes: Any) -> torch.optim.Optimizer:
+        """The suite's optimiser over a module, or parameters, at the learning rate of `group`.
+
+        `changes` override it where a method's own paper asks for it (kind="sgd", lr=…, betas=…, weight_decay=…).
+        """
+        spec = self.optimiser_spec
+        kind = changes.pop("kind", spec.name)
+        lr = changes.pop("lr", spec.lr.get(group, spec.lr["classifier"])) * self.lr_scale
+        decay = changes.pop("weight_decay", spec.weight_decay)
+        wanted = params.parameters() if isinstance(params, nn.Module) else params
+        chosen = [p for p in wanted if not isinstance(p, Tensor) or p.requires_grad]
+        if kind == "sgd":
+            momentum = changes.pop("momentum", spec.momentum)
+            return torch.optim.SGD(chosen, lr=lr, weight_decay=decay, momentum=momentum, **changes)
+        return torch.optim.Adam(chosen, lr=lr, weight_decay=decay, **changes)
+
+    def forward_domains(self, batches: Sequence[Tensor], extractor: nn.Module | None = None) -> list[Tensor]:
+        """Features of each batch from one fused pass; batch-norm statistics per domain, running ones in this order.
+
+        [x_1 (B_1, …), …] → [f_1 (B_1, F), …]. `batch_norm="pooled"` takes the statistics of the whole instead.
+        """
+        module = self.extractor() if extractor is None else extractor
+        sizes = [len(b) for b in batches]
+        fused = batches[0] if len(batches) == 1 else torch.cat(list(batches))
+        if self.batch_norm == "pooled" or len(batches) == 1:
+            return list(module(fused).split(sizes))
+        with networks.per_domain(module, sizes):
+            return list(module(fused).split(sizes))
