@@ -92,11 +92,12 @@ class Method(nn.Module):
     standards: ClassVar[tuple[str, ...]] = ("multi-source",)  # the first is the default
     ranges: ClassVar[Mapping[str, Range]] = {"lr_scale": Range(0.3, 3.0, log=True)}
     card: ClassVar[bool] = False  # one of the design card's seven
+    forwards_target: bool = True  # do target images pass through a network in training? The record says it
 
-    def __init__(self, task: Task, hparams: HParams) -> None:
+    def __init__(self, task: Task, hparams: Any) -> None:
         super().__init__()
         self.task = task
-        self.hparams = hparams
+        self.hparams: Any = hparams  # an instance of this class's own HParams
         self.optimisers: dict[str, torch.optim.Optimizer] = {}
         self.stage = self.stages()[0][0]
 
