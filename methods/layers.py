@@ -1,13 +1,14 @@
-"""Small pieces that several methods are made of: gradient reversal, domain discriminators, entropy, ramps, kernels.
+"""Small pieces that several methods are made of: gradient reversal, domain discriminators, entropy, ramps.
 
 Nothing here knows of a task, a domain or a loss weight: each is one textbook function of tensors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -72,29 +73,21 @@ def entropy(p: Tensor) -> Tensor:
     return -(p * p.clamp_min(torch.finfo(p.dtype).tiny).log()).sum(-1)
 
 
-# -- kernels --------------------------------------------------------------------------------------------------------
+# -- batch normalisation --------------------------------------------------------------------------------------------
 
 
-def squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """‖x_i − y_j‖²: (N, F), (M, F) → (N, M), never below 0.
+@contextlib.contextmanager
+def statistics_kept(module: nn.Module) -> Iterator[None]:
+    """Within: training-mode passes normalise by the batch, and leave the running statistics as they are.
 
-    By ‖x‖² + ‖y‖² − 2 x·y, one matrix product; the mean of y is taken off first, which costs no distance and saves
-    the digits that large common offsets would eat.
+    For a frozen network that must be compared with a training one under equal conditions (ADDA's source encoder).
     """
-    centre = y.detach().mean(0)
-    x, y = x - centre, y - centre
-    distances = x.square().sum(1)[:, None] + y.square().sum(1)[None, :] - 2 * x @ y.T
-    return distances.clamp_min(0)
-
-
-def mean_bandwidth(joint: Tensor) -> Tensor:
-    """b = mean of ‖z_i − z_j‖² over i ≠ j of the joint batch (N, F): a 0-d tensor without gradient."""
-    n = len(joint)
-    return 2 * n / (n - 1) * (joint - joint.mean(0)).square().sum(1).mean().detach()
-
-
-def gaussian_kernel(distances: Tensor, bandwidth: Tensor | float, factors: Sequence[float] = (1.0,)) -> Tensor:
-    """Mean over the factors a of exp(−d² / (a · b)): squared distances (N, M) → (N, M), 1 where the distance is 0."""
-    scale = torch.as_tensor(bandwidth, dtype=distances.dtype, device=distances.device)
-    scale = scale.clamp_min(torch.finfo(distances.dtype).tiny)
-    return torch.stack([torch.exp(-distances / (a * scale)) for a in factors]).mean(0)
+    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum

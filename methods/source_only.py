@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
-from methods.contract import HParams, LabeledBatch, Method, UnlabeledBatch
+from methods.contract import HParams, LabeledBatch, UnlabeledBatch
+from methods.one_network import OneNetwork
 
 if TYPE_CHECKING:
     from benchmark.task import Task
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 class SourceOnlyHParams(HParams):
     """Source-Only has one switch."""
 
-    bn: bool = False  # forward the target for batch-norm statistics (no loss on it)
+    bn: bool = False  # ours: forward the target for batch-norm statistics (no loss on it)
 
 
 def source_loss(logits: Sequence[Tensor], sources: Sequence[LabeledBatch]) -> Tensor:
-    """(1/M) Σ_m mean_i CE(logits_m,i, y_m,i): the mean over the sources of their cross-entropies."""
+    """(1/M) Σ_m mean_i CE(logits_m,i, y_m,i): logits [(B_m, C), …] of the M sources → 0-d."""
     losses = [F.cross_entropy(out, batch.labels) for out, batch in zip(logits, sources, strict=True)]
     return sum(losses[1:], losses[0]) / len(losses)
 
 
-class SourceOnly(Method):
+class SourceOnly(OneNetwork):
     """min (1/M) Σ_m CE on source m, over extractor and classifier."""
 
     name = "source-only"
@@ -46,20 +47,12 @@ class SourceOnly(Method):
     def __init__(self, task: Task, hparams: SourceOnlyHParams) -> None:
         super().__init__(task, hparams)
         self.forwards_target = hparams.bn
-        self.extractor, self.classifier = task.extractor(), task.classifier()
-        self.optimisers["extractor"] = task.optimiser(self.extractor, "extractor")
-        self.optimisers["classifier"] = task.optimiser(self.classifier, "classifier")
 
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
-        images = [batch.images for batch in sources]
-        features = self.task.forward_domains([*images, target.images] if self.forwards_target else images)
-        logits = [self.classifier(f) for f in features[: len(sources)]]
-        loss = source_loss(logits, sources)
+        if self.forwards_target:
+            features, _ = self.forward_all(sources, target)
+        else:
+            features = self.task.forward_domains([batch.images for batch in sources])
+        loss = source_loss([self.classifier(f) for f in features], sources)
         self.descend(loss)
         return {"source": loss.detach()}
-
-    def probabilities(self, images: Tensor) -> Tensor:
-        return self.classifier(self.extractor(images)).softmax(1)
-
-    def embed(self, images: Tensor) -> Tensor:
-        return self.extractor(images)
