@@ -1,4 +1,4 @@
-"""Where data that was made or decoded is kept, and how it gets there: whole or not at all, for many processes at once."""
+"""Where made or decoded data is kept, and how it gets there: whole or not at all, for many processes at once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from benchmark.errors import UserError
 def cache_root(data_root: Path | None = None) -> Path:
     """`<data root>/cache` if that can be written, otherwise `msda-benchmark` in the user's cache folder.
 
-    A shared data folder is often read-only for those who compute on it; then each user has a cache of their own.
+    A shared data folder is often read-only for those who compute on it; then each user has a cache of their own. A
+    folder that nobody may write by its mode is left alone even by an administrator, whom the system would not stop.
     """
     root = data_root or (Path(os.environ["BENCHMARK_DATA_ROOT"]) if os.environ.get("BENCHMARK_DATA_ROOT") else None)
-    if root is not None and root.is_dir() and os.access(root, os.W_OK):
+    if root is not None and root.is_dir() and os.access(root, os.W_OK) and root.stat().st_mode & 0o222:
         return root / "cache"
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "msda-benchmark"
