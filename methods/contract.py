@@ -92,6 +92,7 @@ class Method(nn.Module):
     standards: ClassVar[tuple[str, ...]] = ("multi-source",)  # the first is the default
     ranges: ClassVar[Mapping[str, Range]] = {"lr_scale": Range(0.3, 3.0, log=True)}
     card: ClassVar[bool] = False  # one of the design card's seven
+    relative_cost: ClassVar[float] = 1.0  # step time against Source-Only, for `plan` before anything was measured
     forwards_target: bool = True  # do target images pass through a network in training? The record says it
 
     def __init__(self, task: Task, hparams: Any) -> None:
@@ -145,6 +146,11 @@ class Method(nn.Module):
         """(N, F) features, or None."""
         with frozen(self):
             return self.embed(images)
+
+    def sigma(self, images: Tensor) -> Tensor | None:
+        """(N,) uncertainty, or None."""
+        with frozen(self):
+            return self.uncertainty(images)
 
     def enter(self, stage: str, views: Views) -> None:
         """Remember the stage, then let the method begin it."""

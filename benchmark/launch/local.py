@@ -1,0 +1,232 @@
+"""This machine as a launcher: a bounded pool of worker processes, one run each at a time.
+
+Results do not depend on the number of workers: threads are part of the spec. A worker that dies (out of memory, a
+kill) costs its run a failure with the reason, and is replaced; no other run notices.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from benchmark import records
+from benchmark.files import read_json, write_json
+from benchmark.spec import RunSpec
+
+
+@dataclass
+class Outcome:
+    """What became of a plan."""
+
+    done: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    held: list[str] = field(default_factory=list)  # another process is at them
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Event:
+    """start · beat · done · failed · held, of one worker and one run."""
+
+    kind: str
+    worker: int
+    spec: RunSpec
+    beat: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass
+class _Worker:
+    number: int
+    process: Any
+    pipe: Connection
+    spec: RunSpec | None = None
+    stopping: bool = False
+
+
+def launch(
+    specs: Sequence[RunSpec],
+    *,
+    results: Path,
+    data_root: Path | None = None,
+    workers: int = 1,
+    device: str = "cpu",
+    fail_fast: bool = False,
+    watch: Callable[[Event], None] = lambda event: None,
+) -> Outcome:
+    """Execute all specs on at most `workers` processes. Ctrl-C lets each worker save itself, then stops."""
+    pool = Pool(list(specs), results=results, data_root=data_root, device=device, fail_fast=fail_fast, watch=watch)
+    return pool.run(min(workers, len(specs)))
+
+
+class Pool:
+    """The parent's side: hands out specs, reads events, replaces the dead."""
+
+    def __init__(
+        self,
+        specs: list[RunSpec],
+        *,
+        results: Path,
+        data_root: Path | None,
+        device: str,
+        fail_fast: bool,
+        watch: Callable[[Event], None],
+    ) -> None:
+        self.queue = deque(specs)
+        self.results, self.data_root, self.device = results, data_root, device
+        self.fail_fast, self.watch = fail_fast, watch
+        self.outcome = Outcome()
+        self.workers: list[_Worker] = []
+
+    def run(self, count: int) -> Outcome:
+        """Until every spec has an end."""
+        try:
+            self.workers = [self._start(i) for i in range(count)]
+            for worker in self.workers:
+                self._next(worker)
+            while any(w.spec for w in self.workers):
+                self._listen()
+        except KeyboardInterrupt:
+            self.outcome.interrupted = True
+            self.queue.clear()
+            self._stop()
+        finally:
+            self._end()
+        return self.outcome
+
+    def _start(self, number: int) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(
+            target=_work, args=(theirs, str(self.results), str(self.data_root or ""), self.device), daemon=True
+        )
+        process.start()
+        theirs.close()
+        return _Worker(number, process, ours)
+
+    def _next(self, worker: _Worker) -> None:
+        worker.spec = self.queue.popleft() if self.queue else None
+        if worker.spec is not None:
+            worker.pipe.send(worker.spec.to_json())
+            self.watch(Event("start", worker.number, worker.spec))
+
+    def _listen(self) -> None:
+        busy = {w.pipe: w for w in self.workers if w.spec}
+        for ready in wait(list(busy), timeout=1.0):
+            worker = busy[ready]  # type: ignore[index]
+            assert worker.spec is not None
+            try:
+                kind, content = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._died(worker)
+                continue
+            if kind == "beat":
+                self.watch(Event("beat", worker.number, worker.spec, beat=content))
+                continue
+            self._ended(worker, kind, content)
+            if self.fail_fast and kind == "failed":
+                self.queue.clear()
+                self._stop()
+            if not worker.stopping:
+                self._next(worker)
+
+    def _ended(self, worker: _Worker, kind: str, reason: str) -> None:
+        assert worker.spec is not None
+        run_id = worker.spec.run_id
+        if kind == "done":
+            self.outcome.done.append(run_id)
+        elif kind == "failed":
+            self.outcome.failed[run_id] = reason
+        elif kind == "held":
+            self.outcome.held.append(run_id)
+        self.watch(Event(kind, worker.number, worker.spec, reason=reason))
+        worker.spec = None
+
+    def _died(self, worker: _Worker) -> None:
+        """The process is gone without a word: write down why for its run, and start another worker."""
+        assert worker.spec is not None
+        worker.process.join(10)
+        code = worker.process.exitcode
+        reason = f"the worker process ended with exit code {code}"
+        if code is not None and code < 0:
+            reason = f"the worker process was killed by {signal.Signals(-code).name}"
+            if -code == signal.SIGKILL:
+                reason += " (out of memory, or killed by hand)"
+        directory = records.run_directory(self.results, worker.spec, worker.spec.run_id)
+        before = read_json(directory / "failure.json") or {}
+        failure = {"reason": reason, "kind": "Killed", "attempts": int(before.get("attempts", 0)) + 1, "time": time.time()}
+        with contextlib.suppress(OSError):
+            write_json(directory / "failure.json", failure)
+        self._ended(worker, "failed", reason)
+        worker.pipe.close()
+        if self.queue and not worker.stopping:
+            fresh = self._start(worker.number)
+            worker.process, worker.pipe = fresh.process, fresh.pipe
+            if self.fail_fast:
+                self.queue.clear()
+            self._next(worker)
+
+    def _stop(self) -> None:
+        """Ask every worker to save and stop; wait for them."""
+        for worker in self.workers:
+            worker.stopping = True
+            if worker.process.is_alive():
+                worker.process.terminate()
+        deadline = time.monotonic() + 60
+        while any(w.spec for w in self.workers) and time.monotonic() < deadline:
+            with contextlib.suppress(KeyboardInterrupt):
+                self._listen()
+
+    def _end(self) -> None:
+        for worker in self.workers:
+            with contextlib.suppress(OSError, BrokenPipeError):
+                worker.pipe.send(None)
+        for worker in self.workers:
+            worker.process.join(10)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join(10)
+            worker.pipe.close()
+
+
+def _work(pipe: Connection, results: str, data_root: str, device: str) -> None:
+    """A worker: specs in, events out. SIGINT is the parent's business; SIGTERM means save and stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    from benchmark.claim import ClaimLost, RunHeld
+    from benchmark.run import Interrupted, RunFailed, execute
+
+    def beat(content: dict[str, Any]) -> None:
+        pipe.send(("beat", content))
+
+    while not stop.is_set():
+        try:
+            document = pipe.recv()
+        except (EOFError, OSError):
+            return
+        if document is None:
+            return
+        try:
+            spec = RunSpec.from_json(document)
+            execute(spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat)
+            answer = ("done", "")
+        except Interrupted:
+            answer = ("interrupted", "")
+        except (RunHeld, ClaimLost) as error:
+            answer = ("held", str(error))
+        except RunFailed as error:
+            answer = ("failed", str(error))
+        except BaseException as error:
+            answer = ("failed", f"{type(error).__name__}: {error}" or traceback.format_exc())
+        pipe.send(answer)

@@ -1,0 +1,279 @@
+"""From a request to run specs: who runs on what, in which standard, with which values; and what it will cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmark import data, records
+from benchmark.errors import UserError, unknown
+from benchmark.spec import SPLITS, STANDARDS, RunSpec, Suite, check_preset, load_suite, method_class, resolve
+from methods.contract import BUILT_IN, Method
+
+# The design card's seven, with the rows that keep them honest.
+DEFAULT_METHODS = (
+    "source-only", "source-only:bn", "dan", "dann", "mcd", "m3sda", "mdda", "tsvdnet", "tsvdnet:code", "upper-bound",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for; empty lists mean the suite's defaults."""
+
+    suite: str
+    tier: str = ""
+    split: str = ""
+    methods: Sequence[str] = ()
+    targets: Sequence[str] = ()
+    standards: Sequence[str] = ()
+    seeds: Sequence[int] = (0,)
+    settings: Sequence[str] = ()  # `method.key=value[,value…]`
+    tuned: Path | None = None
+    limit_steps: int | None = None
+    stage_budget: str = ""
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The specs, in the order they will run, and what was left out with the reason."""
+
+    suite: Suite
+    tier: str
+    specs: list[RunSpec]
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def make(request: Request, data_root: Path | None = None) -> Plan:
+    """All runs of a request, bound to the data they will run on. Every mistake is an error before anything starts."""
+    suite = load_suite(request.suite)
+    tier = request.tier or suite.default_tier.value
+    suite.tier(tier)
+    if request.split and request.split not in SPLITS:
+        raise unknown("split", request.split, SPLITS)
+    targets = list(dict.fromkeys(request.targets)) or suite.columns
+    for target in targets:
+        suite.domain(target)
+    grid = Grid.parse(request)
+    tuned, tuned_hash = read_tuned(request.tuned, suite.name) if request.tuned else ({}, "")
+    specs: list[RunSpec] = []
+    skipped: list[tuple[str, str]] = []
+    for name, standard_wanted in _method_tokens(request.methods):
+        method, preset = split_name(name)
+        cls = method_class(method)
+        check_preset(cls, method, preset)
+        standards = _standards(cls, standard_wanted, request.standards)
+        if not standards:
+            skipped.append((name, f"has no standard {', '.join(request.standards)}; it has {', '.join(cls.standards)}"))
+        values = tuned.get(name, {})
+        for standard, target, overrides, seed in itertools.product(
+            standards, targets, grid.overrides(name, method, values), request.seeds
+        ):
+            for sources in _sources(suite, standard, target):
+                spec = RunSpec(
+                    request.suite, tier, method, preset, standard, sources, target, request.split, seed,
+                    request.threads, overrides, tuned_hash if values else "",
+                )  # fmt: skip
+                specs.append(_without_idle_overrides(spec))
+    grid.check_all_used()
+    specs = list(dict.fromkeys(specs))
+    return Plan(suite, tier, _bind(suite, specs, data_root), skipped)
+
+
+def _method_tokens(names: Sequence[str]) -> list[tuple[str, str]]:
+    """(`method[:preset]`, standard or "") of each wanted row."""
+    wanted = list(dict.fromkeys(names)) or ["default"]
+    found: list[tuple[str, str]] = []
+    for name in wanted:
+        if name == "default":
+            found += _method_tokens(DEFAULT_METHODS)
+        elif name == "all":
+            others = [n for n, _, _ in BUILT_IN if n not in DEFAULT_METHODS]
+            found += _method_tokens([*DEFAULT_METHODS[:-1], *others, DEFAULT_METHODS[-1]])
+        elif name == "upper-bound":
+            found.append(("source-only", "upper-bound"))
+        else:
+            found.append((name, ""))
+    return list(dict.fromkeys(found))
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """`name[:preset]` or `path/file.py:Class[@preset]` → (method, preset)."""
+    if ".py:" in name:
+        method, _, preset = name.partition("@")
+        return method, preset
+    if name.endswith(".py"):
+        raise UserError(f"Say which class of {name} is the method: {name}:ClassName")
+    method, _, preset = name.partition(":")
+    return method, preset
+
+
+def _standards(cls: type[Method], fixed: str, wanted: Sequence[str]) -> list[str]:
+    for standard in wanted:
+        if standard not in STANDARDS:
+            raise unknown("standard", standard, STANDARDS)
+    if fixed:
+        return [fixed]
+    if not wanted:
+        return [cls.standards[0]]
+    return [s for s in dict.fromkeys(wanted) if s in cls.standards and s != "upper-bound"]
+
+
+def _sources(suite: Suite, standard: str, target: str) -> list[tuple[str, ...]]:
+    others = tuple(c for c in suite.columns if c != target)
+    if standard == "single-best":
+        return [(s,) for s in others]
+    return [(target,)] if standard == "upper-bound" else [others]
+
+
+def _without_idle_overrides(spec: RunSpec) -> RunSpec:
+    """Leave out overrides that change nothing, so that the same thing asked for twice is one run; check the rest."""
+    here = resolve(spec)
+    for key, value in spec.overrides:
+        fewer = dataclasses.replace(spec, overrides=tuple(p for p in spec.overrides if p[0] != key))
+        if dataclasses.asdict(resolve(fewer).hparams) == dataclasses.asdict(here.hparams) and (
+            resolve(fewer).settings == here.settings
+        ):
+            spec = fewer
+        del value
+    return spec
+
+
+def _bind(suite: Suite, specs: list[RunSpec], data_root: Path | None) -> list[RunSpec]:
+    """Each spec with the fingerprint of its data; one look for all specs that read the same data."""
+    seen: dict[tuple[Any, ...], str] = {}
+    bound = []
+    for spec in specs:
+        options = resolve(spec).settings.options
+        key = (spec.tier, spec.split, tuple(sorted(options.items())))
+        if key not in seen:
+            seen[key] = data.fingerprint(suite, spec.tier, spec.split, data_root, options)
+        bound.append(dataclasses.replace(spec, data=seen[key]))
+    return bound
+
+
+# -- values: --set and --tuned --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Grid:
+    """The `--set` options: for each target (a method's name, or `run`) its keys with their values."""
+
+    entries: list[tuple[str, str, list[Any]]]
+    used: set[int] = field(default_factory=set)
+
+    @classmethod
+    def parse(cls, request: Request) -> Grid:
+        """`tsvdnet.lam=1,10`, `tsvdnet:code.lam=1`, `run.updates=60`."""
+        entries = []
+        for text in request.settings:
+            key, equals, values = text.partition("=")
+            owner, dot, name = key.partition(".") if key.startswith("run.") else key.rpartition(".")
+            if not (equals and dot and values and owner and name):
+                raise UserError(f"--set {text!r} is not of the form method.key=value[,value…], as in: --set tsvdnet.lam=1,10")
+            entries.append((owner, name, [literal(v) for v in values.split(",")]))
+        if request.limit_steps is not None:
+            entries.append(("run", "updates", [request.limit_steps]))
+        if request.stage_budget:
+            entries.append(("run", "stage_budget", [request.stage_budget]))
+        return cls(entries)
+
+    def overrides(self, name: str, method: str, tuned: dict[str, Any]) -> list[tuple[tuple[str, Any], ...]]:
+        """Every combination of values for one row of the table; `--set` wins over tuned values."""
+        keys, lists = [], []
+        for i, (owner, key, values) in enumerate(self.entries):
+            if owner in ("run", method, name):
+                self.used.add(i)
+                keys.append(f"run.{key}" if owner == "run" else key)
+                lists.append(values)
+        return [
+            tuple({**tuned, **dict(zip(keys, combination, strict=True))}.items()) for combination in itertools.product(*lists)
+        ]
+
+    def check_all_used(self) -> None:
+        """An option that no run sees is a mistake."""
+        for i, (owner, key, _) in enumerate(self.entries):
+            if i not in self.used:
+                raise UserError(f"--set {owner}.{key}: no method {owner!r} is in this request. Add it with --methods.")
+
+
+def literal(text: str) -> Any:
+    """A number, a switch, or text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def read_tuned(path: Path, suite: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """({method: {key: value}}, short hash) of a file that `tune` wrote."""
+    import hashlib
+
+    try:
+        content = path.read_bytes()
+        document = tomllib.loads(content.decode("utf-8"))
+        if document["format"] != 1:
+            raise ValueError("another format")
+        values = {str(k): dict(v) for k, v in document["methods"].items()}
+    except FileNotFoundError:
+        raise UserError(f"The tuning file {path} does not exist. Make it with: python -m benchmark tune --suite {suite}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a file written by `tune`: {error}.") from None
+    if document.get("suite") != suite:
+        raise UserError(f"{path} was tuned on suite {document.get('suite')!r}, not on {suite!r}.")
+    return values, hashlib.sha256(content).hexdigest()[:12]
+
+
+def parse_seeds(texts: Iterable[str]) -> list[int]:
+    """`0-4`, `0,1,2` → seeds."""
+    seeds: list[int] = []
+    for text in texts:
+        first, dash, last = text.partition("-")
+        try:
+            seeds += range(int(first), int(last) + 1) if dash else [int(first)]
+        except ValueError:
+            raise UserError(f"--seeds takes numbers and ranges such as 0-4 or 0,1,2, not {text!r}.") from None
+        if len(seeds) > 10_000:
+            raise UserError("More than 10,000 seeds were asked for.")
+    if not seeds:
+        raise UserError("--seeds names no seed; try --seeds 0-2.")
+    return list(dict.fromkeys(seeds))
+
+
+# -- cost -----------------------------------------------------------------------------------------------------------
+
+
+def estimate(specs: Sequence[RunSpec], frame: pd.DataFrame) -> list[tuple[float, str]]:
+    """(seconds, "measured" or "assumed") of each spec: from finished runs of the same kind, else from the suite's figure."""
+    done = frame[frame.status == "done"]
+    measured: dict[tuple[str, ...], float] = {}
+    if len(done):
+        per_update = done.seconds.astype(float) / done.updates.astype(float)
+        keys = [done[c].fillna("") for c in ("suite", "tier", "method", "preset", "standard")]
+        measured = per_update.groupby(keys).median().to_dict()
+    found = []
+    for spec in specs:
+        resolved = resolve(spec)
+        key = (spec.suite, spec.tier, spec.method, spec.preset, spec.standard)
+        if key in measured:
+            found.append((measured[key] * resolved.settings.updates, "measured"))
+        else:
+            assumed = resolved.settings.seconds_per_update * resolved.method.relative_cost * resolved.settings.updates
+            found.append((assumed * (len(spec.sources) + 1) / len(resolved.suite.columns), "assumed"))
+    return found
+
+
+def states(specs: Sequence[RunSpec], results: Path, frame: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
+    """run_id → (status, reason) of each spec, as the disk says it: absent, running, interrupted, failed, done."""
+    frame = records.load(results) if frame is None else frame
+    known = {r.run_id: (r.status, r.reason or "") for r in frame[["run_id", "status", "reason"]].itertuples()}
+    return {spec.run_id: known.get(spec.run_id, ("absent", "")) for spec in specs}

@@ -1,0 +1,422 @@
+"""One run: data → method → the one training loop → evaluation curve → record.
+
+The loop owns data, time, evaluation, checkpoints and seeds; it knows nothing of any method. Killed at any moment, the
+same call goes on from the last checkpoint and ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmark import data, records
+from benchmark.claim import Claim
+from benchmark.data.batches import Stream, hold_out
+from benchmark.evaluate import Evaluator, json_safe
+from benchmark.faults import fault
+from benchmark.files import read_json, replacing, write_json
+from benchmark.meter import Meter, NotFinite
+from benchmark.networks import seed_of
+from benchmark.provenance import provenance
+from benchmark.records import Record
+from benchmark.spec import Resolved, RunSpec, resolve, settings_json
+from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.usage import Usage, state_hash
+from methods.contract import LabeledBatch, Method, Views, method_revision
+
+CHECKPOINT_SECONDS = 60.0
+HEARTBEAT_SECONDS = 2.0
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; it has saved itself and goes on when it is called again."""
+
+
+class RunFailed(Exception):
+    """The run ended without a record; the reason stands in its failure.json."""
+
+
+def execute(
+    spec: RunSpec,
+    *,
+    results: str | Path,
+    data_root: str | Path | None = None,
+    device: str = "cpu",
+    should_stop: Callable[[], bool] | None = None,
+    watch: Callable[[dict[str, Any]], None] | None = None,
+    checkpoint_seconds: float | None = None,
+) -> Record:
+    """Run `spec`, or go on with it, or return its record when it is done. Paths are no part of its identity."""
+    resolved = resolve(spec)
+    root = Path(data_root) if data_root else None
+    with _quiet_torch(spec.threads, device):
+        dataset = data.load(resolved.suite, spec.tier, spec.split, root, resolved.settings.options)
+        if spec.data and spec.data != dataset.fingerprint:
+            raise RunFailed(f"the data has fingerprint {dataset.fingerprint}, the spec was made for {spec.data}")
+        spec = dataclasses.replace(spec, data=dataset.fingerprint)
+        resolved = dataclasses.replace(resolved, spec=spec)
+        directory = records.run_directory(Path(results), spec, spec.run_id)
+        done = records.read(directory)
+        if done is not None:
+            return done
+        claim = Claim(directory)
+        claim.acquire()
+        try:
+            done = records.read(directory)
+            if done is not None:  # finished by another process between the look and the claim
+                return done
+            write_json(directory / "spec.json", spec.to_json())
+            run = Run(resolved, dataset, directory, claim, device=device, data_root=root)
+            run.should_stop = should_stop or (lambda: False)
+            run.watch = watch or (lambda beat: None)
+            if checkpoint_seconds is None:
+                checkpoint_seconds = float(os.environ.get("BENCHMARK_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS))
+            run.checkpoint_seconds = checkpoint_seconds
+            return run.to_the_end()
+        finally:
+            claim.release()
+
+
+@contextlib.contextmanager
+def _quiet_torch(threads: int, device: str) -> Iterator[None]:
+    """Threads as the spec says (sums depend on them), deterministic algorithms; put back afterwards."""
+    before, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    if device.startswith("cuda"):
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=device.startswith("cuda"))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        torch.use_deterministic_algorithms(deterministic)
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A stage covers the updates start … stop − 1."""
+
+    name: str
+    start: int
+    stop: int
+
+
+def divide(stages: list[tuple[str, float]], updates: int, budget: str) -> list[Stage]:
+    """The budget divided among the stages by their shares; `full` gives each stage the whole."""
+    if budget == "full":
+        return [Stage(name, i * updates, (i + 1) * updates) for i, (name, _) in enumerate(stages)]
+    edges = [round(updates * sum(share for _, share in stages[:i])) for i in range(len(stages) + 1)]
+    edges[-1] = updates
+    return [Stage(name, a, b) for (name, _), a, b in zip(stages, edges, edges[1:], strict=False)]
+
+
+def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path | None = None) -> Task:
+    """The task of a resolved spec: what every method of this suite and tier is given."""
+    s = resolved.settings
+    weights = str((data_root or Path("data")) / "weights" / f"{s.network.name}.pth") if s.network.weights else ""
+    return Task(
+        num_classes=num_classes,
+        num_sources=1 if resolved.spec.standard == "combined" else len(resolved.spec.sources),
+        network=NetworkSpec(s.network.name, s.network.width, weights, s.network.image_size),
+        optimiser=OptimiserSpec(
+            s.optimiser.name,
+            {"extractor": s.optimiser.lr_extractor, "classifier": s.optimiser.lr_classifier},
+            s.optimiser.weight_decay,
+            s.optimiser.momentum,
+        ),
+        budget=s.updates,
+        seed=resolved.spec.seed,
+        batch_size=s.batch,
+        device=device,
+        lr_scale=resolved.hparams.lr_scale,
+        batch_norm=s.batch_norm,
+    )
+
+
+class Run:
+    """The state of one run between its first update and its record."""
+
+    should_stop: Callable[[], bool]
+    watch: Callable[[dict[str, Any]], None]
+    checkpoint_seconds: float
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        dataset: data.Dataset,
+        directory: Path,
+        claim: Claim,
+        *,
+        device: str,
+        data_root: Path | None,
+    ) -> None:
+        self.resolved, self.spec, self.settings = resolved, resolved.spec, resolved.settings
+        self.dataset, self.directory, self.claim, self.device = dataset, directory, claim, torch.device(device)
+        self.classes = list(dataset.classes) or resolved.suite.classes
+        self.task = make_task(resolved, len(self.classes), device, data_root)
+        self.method: Method = resolved.method(self.task, resolved.hparams).to(self.device)
+        self.stages = divide(self.method.stages(), self.settings.updates, self.settings.stage_budget)
+        self.total = self.stages[-1].stop
+        points = self.settings.eval_points
+        self.points = {round(self.total * (i + 1) / points) for i in range(points)} - {0}
+        self.sources = [self._stream(s, labelled=True) for s in self.spec.sources]
+        self.target = self._stream(self.spec.target, labelled=False)
+        self.evaluator = Evaluator(dataset, self.spec, self.settings, self.device, len(self.classes))
+        self.meter, self.usage = Meter(), Usage()
+        self.update = 0
+        self.curve: list[dict[str, Any]] = []
+        self.times: list[float] = []
+        self.handed_out = [0]
+        self.warnings: list[str] = []
+        self.last_checkpoint = self.last_beat = time.monotonic()
+
+    def _stream(self, id: str, *, labelled: bool) -> Stream:
+        images = self.dataset.domains[id].train
+        pool, _ = hold_out(len(images), self.settings.val_images, id)
+        return Stream(
+            images,
+            pool,
+            id,
+            seed=self.spec.seed,
+            size=self.settings.batch,
+            preprocess=self.dataset.preprocess,
+            device=self.device,
+            labelled=labelled,
+        )
+
+    # -- the loop -------------------------------------------------------------------------------------------------
+
+    def to_the_end(self) -> Record:
+        """Train from where the last checkpoint stands to the record; failures are written down, then raised."""
+        try:
+            self.restore()
+            self.method.train()
+            for stage in self.stages:
+                self.train(stage)
+            return self.finish()
+        except (Interrupted, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise RunFailed(reason_of(error)) from error
+
+    def train(self, stage: Stage) -> None:
+        """The updates of one stage, evaluated at fixed progress."""
+        while self.update < stage.stop:
+            if self.should_stop():
+                self.save()
+                raise Interrupted
+            if self.update == stage.start:
+                fault(f"stage:{stage.name}")
+                torch.manual_seed(seed_of("stage", self.spec.seed, stage.name))
+                passes = [s.full_pass(self.handed_out) for s in self.sources]
+                self.method.enter(stage.name, Views(passes, self.target.full_pass(self.handed_out)))
+            self.step((self.update - stage.start) / (stage.stop - stage.start))
+            self.update += 1
+            if self.update in self.points:
+                self.evaluate()
+            self.beat()
+
+    def step(self, progress: float) -> None:
+        """One update on batch t of every domain. Dropout is seeded by (seed, t); nothing here waits for the device."""
+        t = self.update
+        sources = [s.labeled(t) for s in self.sources]
+        if self.spec.standard == "combined" and len(sources) > 1:
+            images, labels = torch.cat([s.images for s in sources]), torch.cat([s.labels for s in sources])
+            sources = [LabeledBatch(images, labels)]
+        target = self.target.unlabeled(t)
+        torch.manual_seed(seed_of("update", self.spec.seed, t))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.amp):
+            terms = self.method.update(sources, target, progress)
+        pseudo = terms.pop("pseudo_labels", None)
+        if pseudo is not None:
+            self.meter.count(self.evaluator.pseudo(pseudo, t))
+        if fault("loss") == "nan":
+            terms = {**terms, "injected": torch.full((), torch.nan)}
+        self.meter.add(terms, t)
+
+    def evaluate(self) -> None:
+        """An evaluation point: read the meter, score, append to the curve, write it."""
+        losses, pseudo = self.meter.read()
+        self.meter.check_parameters(self.method, self.update)
+        fault("evaluate")
+        row = {
+            "update": self.update,
+            "progress": self.update / self.total,
+            "stage": self.method.stage,
+            **self.evaluator.row(self.method),
+            "losses": losses,
+            "pseudo": pseudo,
+            "diagnostics": self.method.diagnostics(),
+        }
+        self.curve.append(json_safe(row))
+        self.times.append(self.usage.seconds())
+        self.claim.check()
+        records.write_curve(self.directory, self.curve)
+
+    # -- signs of life, checkpoints -------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Now and then: a heartbeat for people, a checkpoint for the next start."""
+        now = time.monotonic()
+        if now - self.last_beat >= HEARTBEAT_SECONDS or self.update == self.total:
+            self.last_beat = now
+            self.claim.refresh()
+            beat = self.heartbeat()
+            write_json(self.directory / "heartbeat.json", beat, durable=False)
+            self.watch(beat)
+        if now - self.last_checkpoint >= self.checkpoint_seconds and self.update < self.total:
+            self.save()
+
+    def heartbeat(self) -> dict[str, Any]:
+        """Where the run is."""
+        return {
+            "run_id": self.spec.run_id,
+            "update": self.update,
+            "total": self.total,
+            "stage": self.method.stage,
+            "target": self.curve[-1]["target"] if self.curve else None,
+            "seconds": self.usage.seconds(),
+            "time": time.time(),
+            "pid": os.getpid(),
+            "node": os.environ.get("SLURMD_NODENAME", ""),
+            "restarts": self.claim.restarts,
+        }
+
+    def save(self) -> None:
+        """The checkpoint: replaced atomically, only when everything in it is finite and the claim is ours."""
+        self.meter.check()
+        self.claim.check()
+        state = {
+            "format": 1,
+            "run_id": self.spec.run_id,
+            "update": self.update,
+            "method": self.method.state_dict(),
+            "meter": self.meter.state_dict(),
+            "usage": self.usage.state_dict(),
+            "times": self.times,
+            "images": [self.task.images_forwarded, self.handed_out[0]],
+            "warnings": self.warnings,
+        }
+        with replacing(self.directory / "checkpoint.pt") as temporary:
+            torch.save(state, temporary)
+        self.last_checkpoint = time.monotonic()
+
+    def restore(self) -> None:
+        """Go on from the checkpoint, if there is a sound one; the curve is cut back to it."""
+        path = self.directory / "checkpoint.pt"
+        if path.exists():
+            try:
+                state = torch.load(path, map_location=self.device, weights_only=True)
+                if state["run_id"] != self.spec.run_id or state["format"] != 1:
+                    raise ValueError("it belongs to another run")
+                self.method.load_state_dict(state["method"])
+                self.update = int(state["update"])
+                self.meter.load_state_dict(state["meter"])
+                self.usage.load_state_dict(state["usage"])
+                self.times = list(state["times"])
+                self.task.images_forwarded, self.handed_out[0] = state["images"]
+                self.warnings = list(state["warnings"])
+            except Exception as error:
+                path.unlink()
+                raise RunFailed(
+                    f"the checkpoint was damaged ({type(error).__name__}: {str(error).splitlines()[0][:200]}) and has "
+                    f"been removed; run the same command again to start this run anew"
+                ) from error
+        self.curve = [row for row in records.read_curve(self.directory) if row["update"] <= self.update]
+
+    # -- the ends -------------------------------------------------------------------------------------------------
+
+    def finish(self) -> Record:
+        """Artifacts, then the record, then the checkpoint goes."""
+        artifacts = self.evaluator.artifacts(self.method)
+        self.claim.check()
+        with replacing(self.directory / "artifacts.npz") as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **artifacts)
+        record = records.write(self.directory, self.document())
+        for name in ("checkpoint.pt", "failure.json"):
+            (self.directory / name).unlink(missing_ok=True)
+        return record
+
+    def document(self) -> dict[str, Any]:
+        """Everything a reader of the run should know."""
+        from benchmark.selection import RULES, accuracies, select
+
+        last = self.curve[-1]
+        images = self.total * self.settings.batch * (len(self.spec.sources) + 1)
+        if last["diagnostics"].get("a_zero_whole_run"):
+            self.warnings.append("A was zero at every update: the low-rank term had no low-rank tensor")
+        return {
+            "run_id": self.spec.run_id,
+            "spec": self.spec.to_json(),
+            "resolved": json_safe(
+                {"hparams": dataclasses.asdict(self.resolved.hparams), "settings": settings_json(self.settings)}
+            ),
+            "protocol": self.resolved.suite.protocol,
+            "revision": method_revision(self.spec.method),
+            "title": self.method.title or type(self.method).__name__,
+            "tuned": self.spec.tuned,
+            "accuracy": accuracies(self.curve),
+            "selected": {rule: select(self.curve, rule)["update"] for rule in RULES},
+            "per_class": last["per_class"],
+            "classes": self.classes,
+            "losses": last["losses"],
+            "pseudo": last["pseudo"],
+            "diagnostics": last["diagnostics"],
+            "probes": last["probes"],
+            "weights": state_hash(self.method),
+            "data": {
+                "fingerprint": self.dataset.fingerprint,
+                "note": self.dataset.note,
+                "generated": self.dataset.generated,
+                "target_forwarded": bool(self.method.forwards_target),
+            },
+            "cost": {
+                **self.usage.read(),
+                "updates": self.total,
+                "eval_points": len(self.points),
+                "images_per_s": images / max(self.usage.seconds(), 1e-9),
+                "passes": (self.task.images_forwarded + self.handed_out[0]) / images,
+                "seconds_at": [round(s, 3) for s in self.times],
+            },
+            "provenance": {**provenance(str(self.device), self.spec.threads), "restarts": self.claim.restarts},
+            "warnings": self.warnings,
+        }
+
+    def fail(self, error: Exception) -> None:
+        """Write down why, as far as the disk lets us."""
+        before = read_json(self.directory / "failure.json") or {}
+        checkpoint = self.directory / "checkpoint.pt"
+        document = {
+            "reason": reason_of(error),
+            "kind": type(error).__name__,
+            "method": self.spec.name,
+            "update": self.update,
+            "stage": self.method.stage,
+            "term": getattr(error, "term", ""),
+            "last_good_checkpoint": checkpoint.exists(),
+            "traceback": "".join(traceback.format_exception(error)),
+            "attempts": int(before.get("attempts", 0)) + 1,
+            "commit": provenance(str(self.device), self.spec.threads)["commit"],
+            "time": time.time(),
+        }
+        with contextlib.suppress(OSError):
+            write_json(self.directory / "failure.json", document)
+
+
+def reason_of(error: BaseException) -> str:
+    """An error in one line for tables and status."""
+    if isinstance(error, NotFinite | RunFailed):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return f"out of memory: {str(error).splitlines()[0][:200] if str(error) else 'no more to be had'}"
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:300] if str(error) else ''}".strip()
