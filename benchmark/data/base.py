@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Pixels: TypeAlias = Tensor | np.ndarray  # np.memmap is an ndarray
+
+class Indexed(Protocol):
+    """Pictures that are read when they are asked for: a length, and the rows of an index array."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> np.ndarray: ...
+
+
+Pixels: TypeAlias = Tensor | np.ndarray | Indexed  # np.memmap is an ndarray
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,6 +50,7 @@ def replacing(path: Path) -> Iterator[Path]:
     make_folder(path.parent)
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.fchmod(handle, 0o666 & ~_UMASK)  # a temporary file is private by default; a shared cache is for all
         os.close(handle)
         temporary = Path(name)
         try:
@@ -63,6 +64,16 @@ def replacing(path: Path) -> Iterator[Path]:
         raise UserError(
             f"{path} cannot be written ({error.strerror}). Free some room or give another folder: --data-root FOLDER."
         ) from None
+
+
+def _umask() -> int:
+    """The process's mask, which can be asked for only by setting it: once, at import, before there are threads."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+_UMASK = _umask()
 
 
 def _flush(path: Path) -> None:
