@@ -34,7 +34,7 @@ class Claim:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "claim.json"
         self.token = uuid.uuid4().hex
-        self.restarts = 0
+        self.restarts = restart_count()
 
     def acquire(self) -> None:
         """Take the claim, or raise RunHeld with who has it."""
@@ -53,7 +53,7 @@ class Claim:
         held = read_json(self.path)
         if held is not None and not is_stale(held, self.path) and not _newer_restart(held):
             raise RunHeld(f"process {held.get('pid')} on {held.get('host')} is at it")
-        self.restarts = int((held or {}).get("restarts", 0)) + 1
+        self.restarts = max(self.restarts, int((held or {}).get("restarts", 0)) + 1)
         write_json(self.path, self._owner())
         # Two takers may have written one after the other: who still stands in the file after a moment has it.
         time.sleep(0.05)
@@ -67,7 +67,7 @@ class Claim:
             "host": socket.gethostname(),
             "node": os.environ.get("SLURMD_NODENAME", ""),
             "job": scheduler_job(),
-            "restart_count": int(os.environ.get("SLURM_RESTART_COUNT", "0") or 0),
+            "restart_count": restart_count(),
             "restarts": self.restarts,
             "time": time.time(),
         }
@@ -107,8 +107,13 @@ def is_stale(held: dict[str, Any], path: Path) -> bool:
 
 
 def _newer_restart(held: dict[str, Any]) -> bool:
-    mine = int(os.environ.get("SLURM_RESTART_COUNT", "0") or 0)
-    return bool(scheduler_job()) and held.get("job") == scheduler_job() and mine > int(held.get("restart_count", 0))
+    same_job = bool(scheduler_job()) and held.get("job") == scheduler_job()
+    return same_job and restart_count() > int(held.get("restart_count", 0))
+
+
+def restart_count() -> int:
+    """How often the scheduler has started this job again."""
+    return int(os.environ.get("SLURM_RESTART_COUNT", "0") or 0)
 
 
 def scheduler_job() -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmark import data, records
-from benchmark.claim import Claim
+from benchmark.claim import Claim, ClaimLost
 from benchmark.data.batches import Stream, hold_out
 from benchmark.evaluate import Evaluator, json_safe
 from benchmark.faults import fault
@@ -203,7 +203,7 @@ class Run:
             for stage in self.stages:
                 self.train(stage)
             return self.finish()
-        except (Interrupted, KeyboardInterrupt):
+        except (Interrupted, KeyboardInterrupt, ClaimLost):  # a copy that lost its claim writes nothing more
             raise
         except Exception as error:
             self.fail(error)
