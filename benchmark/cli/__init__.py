@@ -50,7 +50,7 @@ def quiet() -> bool:
     return not sys.stderr.isatty() or bool(os.environ.get("CI"))
 
 
-for _verbs in ("runs", "data", "look", "study", "cluster", "care"):
+for _verbs in ("runs", "keep", "data", "look", "study", "cluster", "care"):
     try:
         importlib.import_module(f"benchmark.cli.{_verbs}")
     except ModuleNotFoundError as _missing:

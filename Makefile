@@ -1,0 +1,51 @@
+# Each target does all of its own set-up: one virtual environment, made anew only when pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; say PYTHON=python3.11 make …"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "The module venv is missing. Type: apt-get install python3-venv"; exit 2; }
+	@echo "Installing into $(VENV): torch and its companions, a few minutes the first time."
+	@$(BIN)/pip install --quiet --upgrade pip
+	@$(BIN)/pip install --quiet -e '.[dev,frozen,export]'
+	@touch $@
+
+setup: $(VENV)/installed ## the environment
+
+digits: setup ## run the digits suite (mini: minutes, no download) and print the table
+	@$(BIN)/python -m benchmark run --suite digits
+
+pacs: setup ## run the PACS suite (mini)
+	@$(BIN)/python -m benchmark run --suite pacs
+
+domainnet: setup ## run the DomainNet suite (mini)
+	@$(BIN)/python -m benchmark run --suite domainnet
+
+lint: setup ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+test: lint ## the whole test suite with coverage (what CI runs)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm and not perf and not soak" \
+		--cov --cov-report=term:skip-covered --cov-fail-under=90
+
+bench: setup ## speed, side by side, as ratios
+	@$(BIN)/python -m pytest -m perf tests/perf --benchmark-columns=median,ops -s
+
+soak: setup ## endurance: the long proofs
+	@$(BIN)/python -m pytest -m soak -s
+
+clean: ## remove the environment and caches (records stay)
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .benchmarks build *.egg-info
+
+-include slurm/Makefile.inc
+
+.PHONY: help setup digits pacs domainnet lint test bench soak clean

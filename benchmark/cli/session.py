@@ -1,0 +1,230 @@
+"""One `run` from the user's side: what will happen, live progress, what came out and where it is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from benchmark import plan as planning
+from benchmark import records
+from benchmark.cli import err, out, quiet, say_json
+from benchmark.launch.local import Event, Outcome, launch
+from benchmark.plan import Plan
+from benchmark.spec import RunSpec, Tier
+
+NEXT = {
+    "mini": "real images: --tier lite --data-root DATA (python -m benchmark data list --suite {suite}); the paper's set-up: --tier paper",
+    "lite": "the paper's set-up, on GPUs: --tier paper --executor slurm --cluster slurm/one-gpu.toml",
+    "paper": "a cluster: --executor slurm --cluster slurm/one-gpu.toml",
+}
+
+
+class Session:
+    """Everything `run` and `plan` print."""
+
+    def __init__(
+        self, plan: Plan, *, results: Path, data_root: Path | None, json: bool = False, selection: str = "last"
+    ) -> None:
+        self.plan, self.results, self.data_root, self.json, self.selection = plan, results, data_root, json, selection
+        frame = records.load(results)
+        self.states = planning.states(plan.specs, results, frame)
+        self.costs = dict(zip([s.run_id for s in plan.specs], planning.estimate(plan.specs, frame), strict=True))
+
+    @property
+    def todo(self) -> list[RunSpec]:
+        """Specs without a record."""
+        return [s for s in self.plan.specs if self.states[s.run_id][0] != "done"]
+
+    def seconds(self, specs: list[RunSpec]) -> float:
+        """Estimated core-seconds."""
+        return sum(self.costs[s.run_id][0] for s in specs)
+
+    def announce(self) -> None:
+        """First lines: tier, data, runs, time, what to type for the next tier."""
+        if self.json:
+            return
+        suite, tier = self.plan.suite, self.plan.tier
+        settings = suite.tier(tier)
+        out.print(f"[bold]{suite.title}[/bold], tier [bold]{tier}[/bold] ({settings.note}). Next: {NEXT[tier].format(suite=suite.name)}")
+        kinds = {self.costs[s.run_id][1] for s in self.todo}
+        unit = "GPU" if tier == Tier.paper else "core"
+        cost = f"about {duration(self.seconds(self.todo))} of {unit} time ({' and '.join(sorted(kinds))} speed)" if self.todo else "nothing to do"
+        done = len(self.plan.specs) - len(self.todo)
+        out.print(f"{len(self.plan.specs)} runs, {done} done already, {len(self.todo)} to do: {cost}.")
+        for name, reason in self.plan.skipped:
+            out.print(f"left out: {name} {reason}", style="yellow")
+
+    def list_runs(self) -> int:
+        """Each run with its state; the counts and the estimate for programs."""
+        rows = [
+            {
+                "run_id": s.run_id, "method": s.name, "standard": s.standard, "sources": list(s.sources), "target": s.target,
+                "seed": s.seed, "overrides": dict(s.overrides), "state": self.states[s.run_id][0],
+                "reason": self.states[s.run_id][1] or why(self.states[s.run_id][0]),
+                "seconds": round(self.costs[s.run_id][0], 1), "speed": self.costs[s.run_id][1],
+            }
+            for s in self.plan.specs
+        ]  # fmt: skip
+        if self.json:
+            document = {
+                "suite": self.plan.suite.name, "tier": self.plan.tier, "runs": rows, "total": len(rows),
+                "done": len(rows) - len(self.todo), "hours": round(self.seconds(self.todo) / 3600, 3),
+                "skipped": [{"method": n, "reason": r} for n, r in self.plan.skipped],
+            }  # fmt: skip
+            say_json(document)
+            return 0
+        for r in rows:
+            values = "".join(f" {k}={v}" for k, v in r["overrides"].items())
+            single = f" from {r['sources'][0]}" if r["standard"] == "single-best" else ""
+            out.print(f"{r['run_id']}  {r['method']}{values} → {r['target']}{single}  seed {r['seed']}  {r['state']}: {r['reason']}", markup=False)
+        return 0
+
+    def run(self, *, workers: int, device: str, fail_fast: bool) -> int:
+        """Launch what is to do; then the table. Exit code 0, 1 with failures, 130 when interrupted."""
+        outcome = Outcome()
+        if self.todo:
+            # the longest first: the pool ends together
+            order = sorted(self.todo, key=lambda s: -self.costs[s.run_id][0])
+            with Watch(order, self.costs, workers, show=not self.json) as watch:
+                outcome = launch(
+                    order, results=self.results, data_root=self.data_root, workers=workers, device=device,
+                    fail_fast=fail_fast, watch=watch,
+                )  # fmt: skip
+        return self.close(outcome)
+
+    def close(self, outcome: Outcome) -> int:
+        """What came out and where it is."""
+        code = 130 if outcome.interrupted else 1 if outcome.failed else 0
+        if outcome.interrupted:
+            err.print("Interrupted. Every run has saved itself; the same command goes on where it stopped.")
+        for run_id, reason in outcome.failed.items():
+            err.print(f"failed: {run_id}: {reason}", markup=False, style="red")
+        for run_id in outcome.held:
+            err.print(f"left to another process that is at it: {run_id}", markup=False)
+        places = self.render() if not outcome.interrupted else {}
+        if self.json:
+            say_json({
+                "exit": code, "done": outcome.done, "failed": outcome.failed, "held": outcome.held,
+                "total": len(self.plan.specs), "results": str(self.results), "files": places,
+            })  # fmt: skip
+        return code
+
+    def render(self) -> dict[str, str]:
+        """The comparison table of this plan's runs, printed and written; the report."""
+        from benchmark import tables
+
+        frame = records.load(self.results)
+        frame = frame[frame.run_id.isin([s.run_id for s in self.plan.specs])]
+        if not (frame.status == "done").any():
+            return {}
+        table = tables.comparison(frame, self.plan.suite, selection=self.selection)
+        stem = f"{self.plan.suite.name}-{self.plan.tier}-comparison"
+        files = tables.write(table, self.results / "tables", stem)
+        places = {p.suffix.lstrip("."): str(p) for p in files}
+        places["records"] = str(self.results / self.plan.suite.name / self.plan.tier)
+        places["report"] = self._report()
+        if not self.json:
+            table.text(out)
+            names = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "html": "HTML", "records": "Records", "report": "Report"}
+            for kind, place in places.items():
+                out.print(f"{names.get(kind, kind):9s} {place}", markup=False)
+        return places
+
+    def _report(self) -> str:
+        from benchmark import report
+
+        return str(report.write(self.results, self.results / "report.html"))
+
+
+class Watch:
+    """Live progress: a line for each worker and one for the whole; plain lines when nobody watches."""
+
+    def __init__(self, specs: list[RunSpec], costs: dict[str, tuple[float, str]], workers: int, *, show: bool) -> None:
+        self.left = {s.run_id: costs[s.run_id][0] for s in specs}
+        self.total, self.workers, self.show = len(specs), min(workers, len(specs)), show
+        self.ended, self.failed = 0, 0
+        self.began = time.monotonic()
+        self.whole_cost = sum(self.left.values()) or 1.0
+        self.live = show and not quiet()
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}"), console=err
+        )  # fmt: skip
+        self.lines: dict[int, TaskID] = {}
+        self.whole: TaskID | None = None
+
+    def __enter__(self) -> Watch:
+        if self.live:
+            self.bar.start()
+            self.whole = self.bar.add_task("all runs", total=self.total, note="")
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.live:
+            self.bar.stop()
+
+    def __call__(self, event: Event) -> None:
+        run_id = event.spec.run_id
+        if event.kind == "beat":
+            total = event.beat["total"] or 1
+            self.left[run_id] = event.beat["seconds"] / max(event.beat["update"], 1) * (total - event.beat["update"])
+        elif event.kind != "start":
+            self.left.pop(run_id, None)
+            self.ended += 1
+            self.failed += event.kind == "failed"
+        if self.live:
+            self._draw(event)
+        elif self.show and event.kind not in ("start", "beat"):
+            word = event.kind if event.kind != "failed" else f"failed: {event.reason}"
+            err.print(
+                f"[{self.ended}/{self.total}] {title(event.spec)}: {word}; {self._left()} left", markup=False, highlight=False
+            )
+
+    def _draw(self, event: Event) -> None:
+        if event.worker not in self.lines:
+            self.lines[event.worker] = self.bar.add_task("", total=1, note="")
+        line = self.lines[event.worker]
+        if event.kind == "beat":
+            b = event.beat
+            accuracy = f"{b['target']:.1f} %" if b.get("target") is not None else "–"
+            note = f"step {b['update']}/{b['total']}  accuracy {accuracy}  {duration(self.left.get(event.spec.run_id, 0))} left"
+            self.bar.update(line, description=title(event.spec), total=b["total"], completed=b["update"], note=note)
+        elif event.kind == "start":
+            self.bar.update(line, description=title(event.spec), total=1, completed=0, note="starting")
+        else:
+            self.bar.update(line, completed=1, total=1, note=event.kind)
+        assert self.whole is not None
+        failed = f", {self.failed} failed" if self.failed else ""
+        self.bar.update(self.whole, completed=self.ended, note=f"{self.ended}/{self.total}{failed}  {self._left()} left")
+
+    def _left(self) -> str:
+        return duration(sum(self.left.values()) / max(self.workers, 1))
+
+
+def title(spec: RunSpec) -> str:
+    """A run in a few words."""
+    if spec.standard == "upper-bound":
+        return f"upper-bound → {spec.target} seed {spec.seed}"
+    single = f" from {spec.sources[0]}" if spec.standard == "single-best" else ""
+    return f"{spec.name} → {spec.target}{single} seed {spec.seed}"
+
+
+def why(state: str) -> str:
+    """A state in words."""
+    return {
+        "done": "its record is there",
+        "absent": "never started",
+        "interrupted": "goes on from its checkpoint",
+        "running": "another process is at it",
+    }.get(state, "")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,67 @@
+"""A study: records copied to `results/<study>/` and everything that is rendered from them.
+
+What is rendered is a pure function of the records, so `verify` can render it again and compare byte by byte.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from benchmark import records
+from benchmark.errors import UserError
+from benchmark.files import replacing, write_bytes
+from benchmark.spec import load_suite
+
+KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
+
+
+def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path]:
+    """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", study.name):
+        raise UserError(f"A study's name is made of letters, digits, dots and dashes, not {study.name!r}.")
+    frame = records.load(results)
+    done = frame[frame.status == "done"]
+    if done.empty:
+        raise UserError(f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}")
+    for row in done.itertuples():
+        copy_run(Path(row.path), study / row.suite / row.tier / row.run_id, artifacts=artifacts)
+    return render(study)
+
+
+def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
+    """One run's small files; record.json last, so that a copy that was cut off is no record."""
+    names = [*(["artifacts.npz"] if artifacts and (source / "artifacts.npz").exists() else []), *KEPT]
+    for name in names:
+        there = target / name
+        if there.exists() and there.read_bytes() == (source / name).read_bytes():
+            continue
+        with replacing(there) as temporary:
+            shutil.copyfile(source / name, temporary)
+
+
+def render(study: Path) -> list[Path]:
+    """Write every table of a study; returns the files."""
+    written = []
+    for name, content in rendered(study).items():
+        write_bytes(study / name, content)
+        written.append(study / name)
+    return written
+
+
+def rendered(study: Path) -> dict[str, bytes]:
+    """{relative name: content} of all tables that the study's records allow, in every format."""
+    from benchmark import tables
+
+    frame = records.load(study)
+    found: dict[str, bytes] = {}
+    for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
+        for kind in tables.KINDS:
+            try:
+                table = tables.make(kind, group, load_suite(str(suite)))
+            except UserError:
+                continue  # this study has no records for this kind of table
+            for suffix, content in tables.formats(table).items():
+                found[f"tables/{suite}-{tier}-{kind}.{suffix}"] = content.encode("utf-8")
+    return found

@@ -1,0 +1,57 @@
+"""Trust, but verify: run a finished spec again and compare bit by bit; render a study's tables again and compare."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark import records
+from benchmark.errors import UserError
+from benchmark.publish import rendered
+from benchmark.run import execute
+from benchmark.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was compared."""
+
+    what: str
+    same: bool
+    words: str
+
+
+def rerun(directory: Path, *, data_root: Path | None, device: str = "cpu", watch: Any = None) -> list[Finding]:
+    """Execute the spec of a finished run in a fresh folder: accuracies, curve and weights must be the same bits."""
+    record = records.read(directory)
+    if record is None:
+        raise UserError(f"{directory} has no record yet: only a finished run can be verified.")
+    spec = RunSpec.from_json(record["spec"])
+    with tempfile.TemporaryDirectory(prefix="verify-") as folder:
+        again = execute(spec, results=folder, data_root=data_root, device=device, watch=watch)
+        same_machine = again["provenance"]["hardware"] == record["provenance"]["hardware"]
+        note = "" if same_machine else " (another kind of machine: small differences are expected)"
+        checks = {
+            "accuracies": (record["accuracy"], again["accuracy"]),
+            "curve": (record.curve, again.curve),
+            "weights": (record["weights"], again["weights"]),
+        }
+        return [
+            Finding(f"{record.run_id} {name}", old == new, ("the same bits" if old == new else f"different{note}"))
+            for name, (old, new) in checks.items()
+        ]
+
+
+def published(study: Path) -> list[Finding]:
+    """Every table of the study rendered again from its records."""
+    if not any(study.glob("*/*/*/record.json")):
+        raise UserError(f"{study} holds no records. Publish a study with: python -m benchmark publish NAME")
+    findings = []
+    for name, content in rendered(study).items():
+        path = study / name
+        same = path.exists() and path.read_bytes() == content
+        words = "current" if same else "missing" if not path.exists() else "not what the records say"
+        findings.append(Finding(str(Path(study.name) / name), same, words))
+    return findings
