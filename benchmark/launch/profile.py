@@ -39,6 +39,9 @@ class Resources(BaseModel):
     constraint: str | None = Field(None, description="features a node must have, for example 'a100&nvlink'")
     gpus: int = Field(0, ge=0, le=16, description="GPUs; a run uses one, so more than 1 is seldom right")
     gpu_type: str | None = Field(None, description="kind of GPU as the site names it, for example 'a100'")
+    device: Literal["auto", "cpu"] = Field(
+        "auto", description="auto: a task that asks for a GPU must find it; cpu: never use it"
+    )
     cpus: int = Field(1, ge=1, le=1024, description="CPU cores")
     memory_gb: float = Field(4.0, gt=0, le=16384, description="memory in GB")
     time: int = Field(240, ge=1, description="the longest a task may last: minutes, 'H:MM:SS' or 'D-HH:MM:SS'")

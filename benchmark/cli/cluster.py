@@ -1,0 +1,164 @@
+"""Verbs for runs on a cluster: cancel, retry, logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from benchmark.cli import RESULTS, Json, Results, app, out, say_json
+from benchmark.errors import UserError
+from benchmark.launch import queue
+from benchmark.launch.status import RunState, states
+from benchmark.launch.submissions import latest
+
+if TYPE_CHECKING:
+    from benchmark.launch.slurm import Launched
+
+Runs = Annotated[
+    list[str] | None, typer.Argument(help="Run ids, or unambiguous beginnings of them.", metavar="[RUN]...")
+]
+
+
+@app.command(epilog="Examples: `python -m benchmark cancel` · `python -m benchmark cancel 3f2a --whole-task`")
+def cancel(
+    runs: Runs = None,
+    whole_task: Annotated[
+        bool, typer.Option("--whole-task", help="Also cancel the runs that share a task with these.")
+    ] = False,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """Take runs out of SLURM's queue, all or the named ones. What is done stays; what had begun can go on later."""
+    found = [state for state in states(results) if state.state in ("queued", "running") and state.job]
+    chosen = pick(found, runs, "queued or running on SLURM")
+    jobs = {state.job for state in chosen}
+    others = [state.run_id for state in found if state.job in jobs and state not in chosen]
+    if others and not whole_task:
+        names = ", ".join(others[:5])
+        raise UserError(f"{len(others)} other runs share a task with these ({names}). To cancel them too: --whole-task")
+    queue.cancel(sorted(jobs))
+    cancelled = [state.run_id for state in found if state.job in jobs]
+    if json:
+        say_json({"jobs": sorted(jobs), "runs": cancelled})
+    else:
+        out.print(f"Cancelled {len(jobs)} tasks with {len(cancelled)} runs. The `run` command sends them again.")
+    return 0
+
+
+@app.command(
+    epilog="Examples: `python -m benchmark retry --failed` · `python -m benchmark retry 3f2a --cluster slurm/a100.toml`"
+)
+def retry(
+    runs: Runs = None,
+    failed: Annotated[bool, typer.Option("--failed", help="All runs that failed.")] = False,
+    interrupted: Annotated[bool, typer.Option("--interrupted", help="All runs that began and stopped.")] = False,
+    cluster: Annotated[
+        Path | None, typer.Option(help="Another cluster profile than the one they were sent with.")
+    ] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """Send runs to SLURM again: the failed, the interrupted, or those named. They go on from their checkpoints."""
+    from benchmark.launch import slurm
+    from benchmark.launch.profile import Profile, load_profile
+    from benchmark.spec import RunSpec
+
+    kinds = [kind for kind, asked in (("failed", failed), ("interrupted", interrupted)) if asked]
+    if not (runs or kinds):
+        raise UserError("Say which: retry --failed, retry --interrupted, or retry RUN.")
+    wanted = kinds or ["failed", "interrupted"]
+    chosen = pick([s for s in states(results) if s.state in wanted], runs, " or ".join(wanted), none_is_fine=True)
+    sent = latest(results)
+    groups: dict[Path, list[str]] = {}
+    for state in chosen:
+        if state.run_id not in sent:
+            raise UserError(
+                f"Run {state.run_id} was never sent to SLURM. The `run` command that made it goes on with it."
+            )
+        groups.setdefault(sent[state.run_id][0].folder, []).append(state.run_id)
+    launched = []
+    for ids in groups.values():
+        submission = sent[ids[0]][0]
+        profile = load_profile(cluster) if cluster else Profile.model_validate(submission.profile)
+        launched.append(
+            slurm.submit(
+                [RunSpec.from_json(submission.specs[run]) for run in ids],
+                results=results,
+                data_root=Path(submission.data_root) if submission.data_root else None,
+                profile=profile,
+                wanted=wanted,
+            )
+        )
+    jobs = {job: ids for each in launched for job, ids in each.jobs.items()}
+    alone = {run: state for each in launched for run, state in each.left_alone.items()}
+    say_launched(slurm.Launched(jobs, alone), results, json=json)
+    return 0
+
+
+@app.command(epilog="Example: `python -m benchmark logs 3f2a`")
+def logs(
+    run: Annotated[str, typer.Argument(help="A run id, or an unambiguous beginning of it.")],
+    whole_task: Annotated[bool, typer.Option("--whole-task", help="All that the run's task printed.")] = False,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """Show what a run printed on its node, and why it failed."""
+    from benchmark.launch.logs import failure_of, log_of
+
+    state = pick(states(results), [run], "known")[0]
+    file, text = log_of(results, state, whole_task=whole_task)
+    failure = failure_of(state)
+    if json:
+        say_json({"run_id": state.run_id, "state": state.state, "file": file, "log": text, "failure": failure})
+        return 0
+    if not file and not failure:
+        raise UserError(f"Run {state.run_id} is {state.state} and has printed nothing.")
+    if file:
+        out.print(f"# {file}", markup=False)
+        out.print(text, markup=False)
+    if failure:
+        out.print(f"failed: {failure['reason']}\n{failure.get('traceback', '')}", markup=False)
+    return 0
+
+
+def pick(found: list[RunState], names: list[str] | None, what: str, *, none_is_fine: bool = False) -> list[RunState]:
+    """The runs that are meant: all of them, or each by an unambiguous beginning of its id."""
+    if not names:
+        if not found and not none_is_fine:
+            raise UserError(f"No run is {what}.")
+        return found
+    chosen = []
+    for name in names:
+        fitting = [state for state in found if state.run_id.startswith(name)]
+        if len(fitting) != 1:
+            many = f"{len(fitting)} runs that are {what} begin" if fitting else f"No run that is {what} begins"
+            raise UserError(f"{many} with {name!r}. Type: python -m benchmark status")
+        chosen += fitting
+    return chosen
+
+
+def say_launched(launched: Launched, results: Path, *, json: bool) -> None:
+    """Job ids and what was left alone."""
+    alone = Counter(state.state for state in launched.left_alone.values())
+    if json:
+        say_json(
+            {
+                "jobs": launched.jobs,
+                "runs": {run: job for job, runs in launched.jobs.items() for run in runs},
+                "left_alone": {run: state.state for run, state in launched.left_alone.items()},
+                "folder": launched.folder,
+            }
+        )
+        return
+    if alone:
+        out.print("Left alone: " + ", ".join(f"{count} {state}" for state, count in alone.items()) + ".")
+    if not launched.jobs:
+        out.print("Nothing to send.")
+        return
+    arrays = Counter(job.partition("_")[0] for job in launched.jobs)
+    jobs = ", ".join(f"{job} ({count} {'task' if count == 1 else 'tasks'})" for job, count in arrays.items())
+    out.print(f"Sent {launched.runs} runs in {len(launched.jobs)} tasks. Jobs: {jobs}.")
+    out.print(f"Watch them with: python -m benchmark status --results {results} --watch")

@@ -1,0 +1,238 @@
+"""SLURM as a launcher, through submitit: cut a plan into tasks, send them as job arrays, and let go of the terminal."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmark.errors import UserError
+from benchmark.files import read_json
+from benchmark.launch import queue
+from benchmark.launch.profile import Profile, Resources, load_profile
+from benchmark.launch.status import RunState, states
+from benchmark.launch.submissions import Submission, launching, new_folder
+from benchmark.launch.worker import Entry, Pack, code_fingerprint
+
+if TYPE_CHECKING:
+    from benchmark.plan import Plan
+    from benchmark.spec import RunSpec
+
+START_SECONDS = 180  # interpreter, imports and data of a task, before its first step
+SHORTEST_MINUTES = 15  # nothing is won by asking for less
+SPREAD_SECONDS = 120  # a task with less work than this is not worth a place in the queue of its own
+# USR2 ends a process that has no handler for it yet: until Python has one, the shell ignores it
+DEAF_UNTIL_READY = 'sh -c \'trap "" USR2; exec "$@"\' sh'
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What was sent, and what was left alone with its state."""
+
+    jobs: dict[str, list[str]] = field(default_factory=dict)  # {"12_3": [run_id, …]}
+    left_alone: dict[str, RunState] = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def runs(self) -> int:
+        """How many runs were sent."""
+        return sum(len(runs) for runs in self.jobs.values())
+
+
+def submit(
+    specs: Sequence[RunSpec],
+    *,
+    results: Path,
+    data_root: Path | None,
+    profile: Profile,
+    where: str = "the cluster profile",
+    wanted: Sequence[str] = ("absent", "interrupted", "failed"),
+) -> Launched:
+    """Send the runs whose state is one of `wanted`; return at once. Nothing is sent when anything is wrong.
+
+    Look and submission happen under a lock on the results folder, so of two people who launch the same plan the second
+    finds it queued.
+    """
+    for tier in {spec.tier for spec in specs}:
+        resources = profile.resources(tier)
+        queue.check(sbatch_options(resources, resources.time), where)
+    by_id = {spec.run_id: spec for spec in specs}
+    results = results.absolute()
+    with launching(results):
+        found = {state.run_id: state for state in states(results, by_id)}
+        queued = queue.queue()
+        if queued is None:
+            raise UserError(
+                "SLURM's controller does not answer (squeue failed); nothing was sent. Try again in a minute."
+            )
+        # a failed run whose task is still queued has its other attempts coming
+        todo = [run for run in by_id if found[run].state in wanted and found[run].job not in queued]
+        left = {run: found[run] for run in by_id if run not in todo}
+        if not todo:
+            return Launched(left_alone=left)
+        seconds = _seconds([by_id[run] for run in todo], results, profile)
+        tasks: dict[tuple[str, int], list[list[str]]] = {}
+        for tier in dict.fromkeys(by_id[run].tier for run in todo):
+            of_tier = {run: seconds[run] for run in todo if by_id[run].tier == tier}
+            for pack in cut(of_tier, profile):
+                minutes = ask_minutes(sum(seconds[run] for run in pack), profile, profile.resources(tier).time)
+                tasks.setdefault((tier, minutes), []).append(pack)
+        submission = Submission(
+            folder=new_folder(results),
+            jobs={},
+            specs={run: by_id[run].to_json() for run in todo},
+            profile=profile.model_dump(),
+            data_root=str(data_root.absolute()) if data_root else None,
+            code=code_fingerprint(),
+        )
+        for (tier, minutes), packs in tasks.items():
+            _send(packs, minutes, profile, profile.resources(tier), results, submission)
+        return Launched(submission.jobs, left, submission.folder)
+
+
+def _seconds(specs: list[RunSpec], results: Path, profile: Profile) -> dict[str, float]:
+    """Expected seconds of each run; a run nobody has timed fills a task."""
+    from benchmark import records
+    from benchmark.plan import estimate
+
+    expected = {}
+    for spec, (seconds, _) in zip(specs, estimate(specs, records.load(results)), strict=True):
+        expected[spec.run_id] = seconds or profile.resources(spec.tier).time * 60 / profile.margin
+    return expected
+
+
+def cut(seconds: Mapping[str, float], profile: Profile) -> list[list[str]]:
+    """Divide runs into tasks of about equal work.
+
+    As many tasks as `pack_minutes` and `pack_runs` need; more, up to `parallel`, while each has work worth its start.
+    """
+    total, count = sum(seconds.values()), len(seconds)
+    needed = max(math.ceil(total / max(profile.pack_minutes * 60, 1e-9)), math.ceil(count / profile.pack_runs))
+    spread = min(profile.parallel, math.ceil(total / SPREAD_SECONDS))
+    number = max(1, min(count, max(needed, spread)))
+    packs: list[list[str]] = [[] for _ in range(number)]
+    work = [0.0] * number
+    for run in sorted(seconds, key=lambda r: -seconds[r]):  # the longest first, each to the task with least work
+        free = [i for i in range(number) if len(packs[i]) < profile.pack_runs]
+        lightest = min(free, key=lambda i: (work[i], len(packs[i])))
+        packs[lightest].append(run)
+        work[lightest] += seconds[run]
+    return packs
+
+
+def ask_minutes(seconds: float, profile: Profile, longest: int) -> int:
+    """Time to ask for: start + work × margin, on a coarse scale (15, 30, 60, …) so that tasks can share an array."""
+    wanted = (START_SECONDS + seconds * profile.margin) / 60
+    steps = max(0, math.ceil(math.log2(wanted / SHORTEST_MINUTES)))
+    return min(longest, SHORTEST_MINUTES * 2**steps)
+
+
+def parameters(resources: Resources) -> dict[str, Any]:
+    """Resources as sbatch names them; what is not said is left to the site."""
+    gpus = f"{resources.gpu_type}:{resources.gpus}" if resources.gpu_type else resources.gpus
+    values = {
+        "partition": resources.partition,
+        "account": resources.account,
+        "qos": resources.qos,
+        "constraint": resources.constraint,
+        "gpus_per_node": gpus if resources.gpus else None,
+        "cpus_per_task": resources.cpus,
+        "mem": f"{memory_mb(resources)}M",
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def memory_mb(resources: Resources) -> int:
+    """Memory in SLURM's unit."""
+    return math.ceil(resources.memory_gb * 1024)
+
+
+def sbatch_options(resources: Resources, minutes: int) -> list[str]:
+    """The request as options of the sbatch command, to ask whether it is possible."""
+    values = {**parameters(resources), **resources.sbatch, "time": minutes}
+    named = ((key.replace("_", "-"), value) for key, value in values.items() if value is not False)
+    return [f"--{key}" if value is True else f"--{key}={value}" for key, value in named]
+
+
+def _send(
+    packs: list[list[str]],
+    minutes: int,
+    profile: Profile,
+    resources: Resources,
+    results: Path,
+    submission: Submission,
+) -> None:
+    """Send tasks that ask for the same as arrays, and note their ids at once."""
+    import submitit
+
+    executor = submitit.SlurmExecutor(
+        submission.folder, python=f"{DEAF_UNTIL_READY} {profile.python or shlex.quote(sys.executable)}"
+    )
+    executor.update_parameters(
+        job_name=queue.NAME,
+        time=minutes,
+        array_parallelism=profile.parallel,
+        signal_delay_s=profile.signal_seconds,
+        setup=profile.setup or None,
+        stderr_to_stdout=True,
+        additional_parameters={"requeue": True, **{k: v for k, v in resources.sbatch.items() if v is not False}},
+        **parameters(resources),
+    )
+    calls = [_pack(runs, profile, resources, results, submission) for runs in packs]
+    largest = queue.largest_array()
+    for start in range(0, len(calls), largest):
+        chunk = calls[start : start + largest]
+        try:
+            sent = executor.submit_array(chunk)
+        except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
+            already = f" {len(submission.jobs)} tasks were sent before." if submission.jobs else " Nothing was sent."
+            raise UserError(f"sbatch did not take the sweep: {str(error).strip().splitlines()[-1]}.{already}") from None
+        for job, call in zip(sent, chunk, strict=True):
+            submission.jobs[job.job_id] = [entry.run_id for entry in call.runs]
+            submission.memory_mb[job.job_id] = memory_mb(resources)
+        submission.save()
+
+
+def _pack(runs: list[str], profile: Profile, resources: Resources, results: Path, submission: Submission) -> Pack:
+    entries = []
+    for run in runs:
+        spec = submission.specs[run]
+        suite = Path(spec["suite"]).stem if spec["suite"].endswith(".toml") else spec["suite"]
+        directory = f"{suite}/{spec['tier']}/{run}"
+        before = read_json(results / directory / "failure.json") or {}
+        entries.append(Entry(run, directory, spec, int(before.get("attempts", 0))))
+    return Pack(
+        results=str(results),
+        data_root=submission.data_root,
+        runs=entries,
+        code=submission.code,
+        allow_changed_code=profile.allow_changed_code,
+        retries=profile.retries,
+        max_requeues=profile.max_requeues,
+        gpu=resources.gpus > 0 and resources.device == "auto",
+    )
+
+
+def submit_from_cli(
+    plan: Plan, *, results: Path, data_root: Path | None, cluster: Path | None, json: bool = False
+) -> int:
+    """`run --executor slurm`: send, say the job ids, return."""
+    from benchmark.cli import cluster as verbs
+
+    if cluster is None:
+        raise UserError(
+            "--executor slurm needs a cluster profile, as in: --cluster slurm/one-gpu.toml (see slurm/README.md)"
+        )
+    launched = submit(
+        plan.specs,
+        results=results,
+        data_root=data_root,
+        profile=load_profile(cluster),
+        where=f"the cluster profile {cluster}",
+    )
+    verbs.say_launched(launched, results, json=json)
+    return 0
