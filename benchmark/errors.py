@@ -16,4 +16,6 @@ def unknown(what: str, name: object, allowed: Iterable[str], hint: str = "") -> 
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     ordered = near + [n for n in names if n not in near]
     did = f" Did you mean {near[0]!r}?" if near else ""
-    return UserError(f"There is no {what} {str(name)!r}.{did} Allowed: {', '.join(ordered) or 'none'}.{' ' + hint if hint else ''}")
+    return UserError(
+        f"There is no {what} {str(name)!r}.{did} Allowed: {', '.join(ordered) or 'none'}.{' ' + hint if hint else ''}"
+    )

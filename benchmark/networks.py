@@ -104,7 +104,7 @@ def resnet18(width: float = 1.0) -> Extractor:
 def resnet101(width: float = 1.0) -> Extractor:
     """torchvision's ResNet-101 up to its global average pool, feature size 2048."""
     if width != 1.0:
-        raise UserError("ResNet-101 has no narrow version; use network = \"resnet18\" for a narrow one.")
+        raise UserError('ResNet-101 has no narrow version; use network = "resnet18" for a narrow one.')
     net = torchvision.models.resnet101(weights=None, norm_layer=BatchNorm2d)
     trunk = nn.Sequential()
     for name, child in list(net.named_children())[:-2]:

@@ -177,7 +177,9 @@ class Grid:
             key, equals, values = text.partition("=")
             owner, dot, name = key.partition(".") if key.startswith("run.") else key.rpartition(".")
             if not (equals and dot and values and owner and name):
-                raise UserError(f"--set {text!r} is not of the form method.key=value[,value…], as in: --set tsvdnet.lam=1,10")
+                raise UserError(
+                    f"--set {text!r} is not of the form method.key=value[,value…], as in: --set tsvdnet.lam=1,10"
+                )
             entries.append((owner, name, [literal(v) for v in values.split(",")]))
         if request.limit_steps is not None:
             entries.append(("run", "updates", [request.limit_steps]))
@@ -194,7 +196,8 @@ class Grid:
                 keys.append(f"run.{key}" if owner == "run" else key)
                 lists.append(values)
         return [
-            tuple({**tuned, **dict(zip(keys, combination, strict=True))}.items()) for combination in itertools.product(*lists)
+            tuple({**tuned, **dict(zip(keys, combination, strict=True))}.items())
+            for combination in itertools.product(*lists)
         ]
 
     def check_all_used(self) -> None:
@@ -225,7 +228,9 @@ def read_tuned(path: Path, suite: str) -> tuple[dict[str, dict[str, Any]], str]:
             raise ValueError("another format")
         values = {str(k): dict(v) for k, v in document["methods"].items()}
     except FileNotFoundError:
-        raise UserError(f"The tuning file {path} does not exist. Make it with: python -m benchmark tune --suite {suite}") from None
+        raise UserError(
+            f"The tuning file {path} does not exist. Make it with: python -m benchmark tune --suite {suite}"
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a file written by `tune`: {error}.") from None
     if document.get("suite") != suite:

@@ -24,7 +24,9 @@ def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path
     frame = records.load(results)
     done = frame[frame.status == "done"]
     if done.empty:
-        raise UserError(f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}")
+        raise UserError(
+            f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
+        )
     for row in done.itertuples():
         copy_run(Path(row.path), study / row.suite / row.tier / row.run_id, artifacts=artifacts)
     return render(study)
@@ -62,6 +64,6 @@ def rendered(study: Path) -> dict[str, bytes]:
                 table = tables.make(kind, group, load_suite(str(suite)))
             except UserError:
                 continue  # this study has no records for this kind of table
-            for suffix, content in tables.formats(table).items():
-                found[f"tables/{suite}-{tier}-{kind}.{suffix}"] = content.encode("utf-8")
+            for suffix, form in tables.FORMS.items():
+                found[f"tables/{suite}-{tier}-{kind}.{suffix}"] = form(table).encode("utf-8")
     return found

@@ -82,7 +82,15 @@ def check(document: Any) -> str:
         return "it is not a JSON object."
     if document.get("format") != FORMAT:
         return f"its format is {document.get('format')!r}, not {FORMAT}."
-    wanted = {"run_id": str, "spec": dict, "accuracy": dict, "cost": dict, "data": dict, "provenance": dict, "hashes": dict}
+    wanted = {
+        "run_id": str,
+        "spec": dict,
+        "accuracy": dict,
+        "cost": dict,
+        "data": dict,
+        "provenance": dict,
+        "hashes": dict,
+    }
     for key, kind in wanted.items():
         if not isinstance(document.get(key), kind):
             return f"{key} is missing or not a {kind.__name__}."
@@ -194,7 +202,11 @@ def _row(directory: Path) -> dict[str, Any] | None:
         record = read(directory)
     except UserError as error:
         spec = read_json(directory / "spec.json")
-        return {**_spec_row(spec if isinstance(spec, dict) else {}, directory.name), "status": "damaged", "reason": str(error)}
+        return {
+            **_spec_row(spec if isinstance(spec, dict) else {}, directory.name),
+            "status": "damaged",
+            "reason": str(error),
+        }
     if record is not None:
         return record_row(record.document)
     spec = read_json(directory / "spec.json")
@@ -203,7 +215,12 @@ def _row(directory: Path) -> dict[str, Any] | None:
     failure = read_json(directory / "failure.json")
     row = _spec_row(spec, directory.name)
     if isinstance(failure, dict):
-        return {**row, "status": "failed", "reason": str(failure.get("reason", "")), "commit": str(failure.get("commit", ""))}
+        return {
+            **row,
+            "status": "failed",
+            "reason": str(failure.get("reason", "")),
+            "commit": str(failure.get("commit", "")),
+        }
     claim = read_json(directory / "claim.json")
     from benchmark.claim import is_stale
 
@@ -257,5 +274,7 @@ def _write_index(root: Path, rows: list[dict[str, Any]]) -> None:
     from benchmark.files import replacing
 
     with contextlib.suppress(OSError), replacing(root / ".index.parquet", durable=False) as temporary:
-        frame = pd.DataFrame([r for r in rows if r["status"] in ("done", "damaged")], columns=[*COLUMNS, "stamp", "place"])
+        frame = pd.DataFrame(
+            [r for r in rows if r["status"] in ("done", "damaged")], columns=[*COLUMNS, "stamp", "place"]
+        )
         frame.to_parquet(temporary)

@@ -341,7 +341,7 @@ class Run:
         artifacts = self.evaluator.artifacts(self.method)
         self.claim.check()
         with replacing(self.directory / "artifacts.npz") as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **artifacts)
+            np.savez_compressed(file, **artifacts)  # type: ignore[arg-type]
         record = records.write(self.directory, self.document())
         for name in ("checkpoint.pt", "failure.json"):
             (self.directory / name).unlink(missing_ok=True)

@@ -83,7 +83,9 @@ class TierSettings(_Strict):
     amp: bool = False
     compile: bool = False
     options: dict[str, str] = {}  # what the data reader wants to know (PACS reading, DomainNet lists)
-    seconds_per_update: float = Field(default=0.0, ge=0)  # Source-Only on the reference machine; for `plan` before any run
+    seconds_per_update: float = Field(
+        default=0.0, ge=0
+    )  # Source-Only on the reference machine; for `plan` before any run
     note: str = ""
     hparams: dict[str, dict[str, Any]] = {}
 
@@ -271,7 +273,9 @@ def resolve(spec: RunSpec) -> Resolved:
         raise UserError(f"The target {spec.target} cannot be one of its own sources.")
     own = {k: v for k, v in spec.overrides if not k.startswith("run.")}
     run = {k.removeprefix("run."): v for k, v in spec.overrides if k.startswith("run.")}
-    return Resolved(spec, suite, override_settings(settings, run), cls, resolve_hparams(suite, settings, cls, spec, own))
+    return Resolved(
+        spec, suite, override_settings(settings, run), cls, resolve_hparams(suite, settings, cls, spec, own)
+    )
 
 
 def resolve_hparams(
@@ -281,8 +285,15 @@ def resolve_hparams(
     fields = [f.name for f in dataclasses.fields(cls.HParams)]
     for key in own:
         if key not in fields:
-            raise unknown(f"hyper-parameter of {spec.method}", key, fields, f"Type: python -m benchmark methods {spec.method}")
-    layers = (suite.hparams.get(cls.name, {}), settings.hparams.get(cls.name, {}), cls.presets.get(spec.preset, {}), own)
+            raise unknown(
+                f"hyper-parameter of {spec.method}", key, fields, f"Type: python -m benchmark methods {spec.method}"
+            )
+    layers = (
+        suite.hparams.get(cls.name, {}),
+        settings.hparams.get(cls.name, {}),
+        cls.presets.get(spec.preset, {}),
+        own,
+    )
     return build_hparams(cls, *layers)
 
 

@@ -107,7 +107,9 @@ class Task:
 
     # -- training -----------------------------------------------------------------------------------------------
 
-    def optimiser(self, params: nn.Module | Iterable[Any], group: str = "extractor", **changes: Any) -> torch.optim.Optimizer:
+    def optimiser(
+        self, params: nn.Module | Iterable[Any], group: str = "extractor", **changes: Any
+    ) -> torch.optim.Optimizer:
         """The suite's optimiser over a module, or parameters, at the learning rate of `group`.
 
         `changes` override it where a method's own paper asks for it (kind="sgd", lr=…, betas=…, weight_decay=…).

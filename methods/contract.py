@@ -260,10 +260,14 @@ def _user_class(name: str) -> type[Method]:
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[module_name]
-            raise MethodError(f"the method file {file} could not be imported: {type(error).__name__}: {error}") from error
+            raise MethodError(
+                f"the method file {file} could not be imported: {type(error).__name__}: {error}"
+            ) from error
     found = getattr(module, cls, None)
     if not (isinstance(found, type) and issubclass(found, Method)):
-        classes = [n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, Method) and c is not Method]
+        classes = [
+            n for n, c in vars(module).items() if isinstance(c, type) and issubclass(c, Method) and c is not Method
+        ]
         raise MethodError(f"{file} has no method class {cls!r}; it has: {', '.join(classes) or 'none'}")
     return found
 

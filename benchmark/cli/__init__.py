@@ -30,7 +30,9 @@ Results = Annotated[
 ]
 DataRoot = Annotated[
     Path | None,
-    typer.Option("--data-root", envvar="BENCHMARK_DATA_ROOT", help="Folder with the prepared data (see `data --help`)."),
+    typer.Option(
+        "--data-root", envvar="BENCHMARK_DATA_ROOT", help="Folder with the prepared data (see `data --help`)."
+    ),
 ]
 RESULTS = Path("runs")
 

@@ -45,12 +45,18 @@ def words(document: dict[str, Any]) -> str:
             + (f"; presets: {', '.join(m['presets'])}" if m["presets"] else "")
             for m in document["methods"]
         ]
-        return "\n".join([*lines, "", "Details: python -m benchmark methods NAME. Your own: --methods path/file.py:Class"])
+        return "\n".join(
+            [*lines, "", "Details: python -m benchmark methods NAME. Your own: --methods path/file.py:Class"]
+        )
     lines = [document["about"], "", f"standards: {', '.join(document['standards'])}", "hyper-parameters:"]
     lines += [f"  {h['name']} = {h['default']!r}" for h in document["hparams"]]
     for name, values in document["preset_values"].items():
         lines.append(f"preset {document['name']}:{name}: " + ", ".join(f"{k}={v}" for k, v in values.items()))
     for name, r in document["ranges"].items():
-        span = ", ".join(map(str, r["choices"])) if r["choices"] else f"{r['low']:g} … {r['high']:g}{' (log)' if r['log'] else ''}"
+        span = (
+            ", ".join(map(str, r["choices"]))
+            if r["choices"]
+            else f"{r['low']:g} … {r['high']:g}{' (log)' if r['log'] else ''}"
+        )
         lines.append(f"tuned over {name}: {span}")
     return "\n".join(lines)

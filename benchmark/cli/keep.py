@@ -62,7 +62,9 @@ def status_words(found: list[RunState], results: Path) -> str:
 )
 def verify(
     run: Annotated[str, typer.Argument(help="Id of a finished run, or its beginning; `random` picks one.")] = "",
-    published: Annotated[bool, typer.Option("--published", help="Compare every table below results/ with its records.")] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="Compare every table below results/ with its records.")
+    ] = False,
     studies: Annotated[Path, typer.Option(help="Where the published studies are.")] = STUDIES,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
     results: Results = RESULTS,
@@ -79,7 +81,9 @@ def verify(
         for study in sorted(p for p in studies.glob("*") if p.is_dir() and any(p.glob("*/*/*/record.json"))):
             findings += verification.published(study)
         if not findings and not run:
-            raise UserError(f"There is no published study in {studies}. Verify a run: python -m benchmark verify RUN_ID")
+            raise UserError(
+                f"There is no published study in {studies}. Verify a run: python -m benchmark verify RUN_ID"
+            )
     if run:
         if run == "random":
             frame = records.load(results)
@@ -128,5 +132,8 @@ def doctor(data_root: DataRoot = None, json: Json = False) -> int:
         say_json(findings)
     else:
         for f in findings:
-            out.print(f"{'ok ' if f['ok'] else '–  '} {f['what']}: {f['found']}" + (f"  → {f['next']}" if f["next"] else ""), markup=False)
+            out.print(
+                f"{'ok ' if f['ok'] else '–  '} {f['what']}: {f['found']}" + (f"  → {f['next']}" if f["next"] else ""),
+                markup=False,
+            )
     return 0

@@ -16,24 +16,35 @@ from benchmark.selection import RULES, normalise
 from benchmark.spec import RunSpec, load_suite
 
 # The options of a request, spelled once for `run` and `plan`.
-SuiteOption = Annotated[str, typer.Option("--suite", help="digits, pacs, pacs-frozen, domainnet, or a suite file of your own.")]
-Tier = Annotated[str, typer.Option("--tier", help="mini (minutes, no download), lite (real images, overnight), paper (cluster).")]
+SuiteOption = Annotated[
+    str, typer.Option("--suite", help="digits, pacs, pacs-frozen, domainnet, or a suite file of your own.")
+]
+Tier = Annotated[
+    str, typer.Option("--tier", help="mini (minutes, no download), lite (real images, overnight), paper (cluster).")
+]
 Split = Annotated[str, typer.Option("--split", help="part or all; default: the suite's.")]
 Methods = Annotated[
     list[str] | None,
-    typer.Option("--methods", help="Names, name:preset, path/file.py:Class[@preset], upper-bound, all. Comma-separated or repeated."),
+    typer.Option(
+        "--methods",
+        help="Names, name:preset, path/file.py:Class[@preset], upper-bound, all. Comma-separated or repeated.",
+    ),
 ]
 Targets = Annotated[list[str] | None, typer.Option("--targets", help="Target domains; default: all.")]
 Standards = Annotated[
-    list[str] | None, typer.Option("--standards", help="multi-source, combined, single-best; default: each method's own.")
+    list[str] | None,
+    typer.Option("--standards", help="multi-source, combined, single-best; default: each method's own."),
 ]
 Seeds = Annotated[list[str] | None, typer.Option("--seeds", help="For example 0-4 or 0,1,2; default 0.")]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="method.key=value[,value…]; several values make a grid; run.KEY for the harness.")
+    list[str] | None,
+    typer.Option("--set", help="method.key=value[,value…]; several values make a grid; run.KEY for the harness."),
 ]
 Tuned = Annotated[Path | None, typer.Option("--tuned", help="A file written by `tune`.")]
 LimitSteps = Annotated[int | None, typer.Option("--limit-steps", min=1, help="Stop each run after this many updates.")]
-StageBudget = Annotated[str, typer.Option("--stage-budget", help="shared (default) or full: each stage gets the whole budget.")]
+StageBudget = Annotated[
+    str, typer.Option("--stage-budget", help="shared (default) or full: each stage gets the whole budget.")
+]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads of each run; part of its identity.")]
 
 
@@ -90,7 +101,9 @@ def run(
     threads: Threads = 1,
     workers: Annotated[int, typer.Option(min=0, help="Runs at the same time; 0: one for each core.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
-    selection: Annotated[str, typer.Option(help="last, source-val, unsup or oracle, for the table at the end.")] = "last",
+    selection: Annotated[
+        str, typer.Option(help="last, source-val, unsup or oracle, for the table at the end.")
+    ] = "last",
     keep_going: Annotated[bool, typer.Option("--keep-going/--fail-fast", help="Go on when a run fails.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
@@ -155,7 +168,8 @@ def plan(
 
 @app.command(epilog="Example: `python -m benchmark methods tsvdnet`")
 def methods(
-    name: Annotated[str, typer.Argument(help="A method, for its hyper-parameters and presets.")] = "", json: Json = False
+    name: Annotated[str, typer.Argument(help="A method, for its hyper-parameters and presets.")] = "",
+    json: Json = False,
 ) -> int:
     """List the methods, or one method's hyper-parameters, presets and tuning ranges."""
     from benchmark.cli import describe
@@ -194,7 +208,9 @@ def pick_device(name: str) -> str:
     if kind not in ("cpu", "cuda"):
         raise unknown("device", name, ["auto", "cpu", "cuda"])
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("This machine has no GPU that torch can use. Type --device cpu, or see: python -m benchmark doctor")
+        raise UserError(
+            "This machine has no GPU that torch can use. Type --device cpu, or see: python -m benchmark doctor"
+        )
     return name
 
 
@@ -203,7 +219,9 @@ def find_run(results: Path, run_id: str) -> tuple[Path, RunSpec]:
     found = [Path(e.path) for e in records.run_directories(results) if e.name.startswith(run_id)]
     if len(found) != 1:
         what = "No run" if not found else f"{len(found)} runs"
-        raise UserError(f"{what} in {results} begins with {run_id!r}. Type: python -m benchmark status --results {results}")
+        raise UserError(
+            f"{what} in {results} begins with {run_id!r}. Type: python -m benchmark status --results {results}"
+        )
     from benchmark.files import read_json
 
     document = read_json(found[0] / "spec.json")

@@ -48,10 +48,16 @@ class Session:
             return
         suite, tier = self.plan.suite, self.plan.tier
         settings = suite.tier(tier)
-        out.print(f"[bold]{suite.title}[/bold], tier [bold]{tier}[/bold] ({settings.note}). Next: {NEXT[tier].format(suite=suite.name)}")
+        out.print(
+            f"[bold]{suite.title}[/bold], tier [bold]{tier}[/bold] ({settings.note}). Next: {NEXT[tier].format(suite=suite.name)}"
+        )
         kinds = {self.costs[s.run_id][1] for s in self.todo}
         unit = "GPU" if tier == Tier.paper else "core"
-        cost = f"about {duration(self.seconds(self.todo))} of {unit} time ({' and '.join(sorted(kinds))} speed)" if self.todo else "nothing to do"
+        cost = (
+            f"about {duration(self.seconds(self.todo))} of {unit} time ({' and '.join(sorted(kinds))} speed)"
+            if self.todo
+            else "nothing to do"
+        )
         done = len(self.plan.specs) - len(self.todo)
         out.print(f"{len(self.plan.specs)} runs, {done} done already, {len(self.todo)} to do: {cost}.")
         for name, reason in self.plan.skipped:
@@ -59,7 +65,7 @@ class Session:
 
     def list_runs(self) -> int:
         """Each run with its state; the counts and the estimate for programs."""
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "run_id": s.run_id, "method": s.name, "standard": s.standard, "sources": list(s.sources), "target": s.target,
                 "seed": s.seed, "overrides": dict(s.overrides), "state": self.states[s.run_id][0],
@@ -79,7 +85,10 @@ class Session:
         for r in rows:
             values = "".join(f" {k}={v}" for k, v in r["overrides"].items())
             single = f" from {r['sources'][0]}" if r["standard"] == "single-best" else ""
-            out.print(f"{r['run_id']}  {r['method']}{values} → {r['target']}{single}  seed {r['seed']}  {r['state']}: {r['reason']}", markup=False)
+            out.print(
+                f"{r['run_id']}  {r['method']}{values} → {r['target']}{single}  seed {r['seed']}  {r['state']}: {r['reason']}",
+                markup=False,
+            )
         return 0
 
     def run(self, *, workers: int, device: str, fail_fast: bool) -> int:
@@ -128,7 +137,14 @@ class Session:
         places["report"] = self._report()
         if not self.json:
             table.text(out)
-            names = {"md": "Markdown", "tex": "LaTeX", "csv": "CSV", "html": "HTML", "records": "Records", "report": "Report"}
+            names = {
+                "md": "Markdown",
+                "tex": "LaTeX",
+                "csv": "CSV",
+                "html": "HTML",
+                "records": "Records",
+                "report": "Report",
+            }
             for kind, place in places.items():
                 out.print(f"{names.get(kind, kind):9s} {place}", markup=False)
         return places
@@ -179,7 +195,9 @@ class Watch:
         elif self.show and event.kind not in ("start", "beat"):
             word = event.kind if event.kind != "failed" else f"failed: {event.reason}"
             err.print(
-                f"[{self.ended}/{self.total}] {title(event.spec)}: {word}; {self._left()} left", markup=False, highlight=False
+                f"[{self.ended}/{self.total}] {title(event.spec)}: {word}; {self._left()} left",
+                markup=False,
+                highlight=False,
             )
 
     def _draw(self, event: Event) -> None:
@@ -197,7 +215,9 @@ class Watch:
             self.bar.update(line, completed=1, total=1, note=event.kind)
         assert self.whole is not None
         failed = f", {self.failed} failed" if self.failed else ""
-        self.bar.update(self.whole, completed=self.ended, note=f"{self.ended}/{self.total}{failed}  {self._left()} left")
+        self.bar.update(
+            self.whole, completed=self.ended, note=f"{self.ended}/{self.total}{failed}  {self._left()} left"
+        )
 
     def _left(self) -> str:
         return duration(sum(self.left.values()) / max(self.workers, 1))

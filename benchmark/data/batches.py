@@ -93,7 +93,7 @@ class Pass(FullPass):
     def __len__(self) -> int:
         return len(self._stream._pool)
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self):
         s = self._stream
         for start in range(0, len(self), self._size):
             places = slice(start, start + self._size)
