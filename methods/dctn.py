@@ -101,11 +101,12 @@ class DCTN(Method):
         if hparams.vote not in VOTES:
             raise unknown("vote of dctn", hparams.vote, VOTES)
         super().__init__(task, hparams)
-        number, width = task.num_sources, task.feature_dim
+        number, width = task.num_sources, min(1024, task.feature_dim)
         self.extractor = task.extractor()
         self.classifiers = nn.ModuleList(task.classifier("main" if m == 0 else f"source-{m}") for m in range(number))
         self.discriminators = nn.ModuleList(
-            task.build(f"discriminator-{m}", lambda: discriminator(width, max(1, width // 2))) for m in range(number)
+            task.build(f"discriminator-{m}", lambda: discriminator(task.feature_dim, (width, width)))  # as DANN's, ours
+            for m in range(number)
         )
         self.labeller = nn.ModuleDict(  # the networks as they stood when the phase of labelling began; never trained
             {

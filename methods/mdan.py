@@ -63,9 +63,9 @@ class MDAN(Method):
         if hparams.form not in FORMS:
             raise unknown("form of mdan", hparams.form, FORMS)
         self.extractor, self.classifier = task.extractor(), task.classifier()
-        hidden = max(1, task.feature_dim // 2)  # ours; the official discriminator branches off at the third convolution
+        width = min(1024, task.feature_dim)  # as DANN's, ours; the official one branches off at the third convolution
         self.discriminators = nn.ModuleList(
-            task.build(f"discriminator-{m}", lambda: discriminator(task.feature_dim, hidden))
+            task.build(f"discriminator-{m}", lambda: discriminator(task.feature_dim, (width, width)))
             for m in range(task.num_sources)
         )
         self.optimisers["extractor"] = task.optimiser(self.extractor, "extractor")

@@ -1,0 +1,11 @@
+"""Tests of methods draw dropout and noise: the same draws every time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
