@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import click
+import typer
+
+# The base of typer's own complaints about a command line, wherever its version keeps that class.
+UsageProblem = [c for c in typer.BadParameter.__mro__ if c not in (Exception, BaseException, object)][-1]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,14 +22,16 @@ def main(arguments: list[str] | None = None) -> int:
     except (UserError, MethodError) as error:
         err.print(str(error), markup=False)
         return 2
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.ClickException as error:
-        command = error.ctx.command_path if getattr(error, "ctx", None) else "benchmark"
-        name = command.removeprefix("benchmark").strip()
-        err.print(f"{error.format_message()} Type: python -m benchmark {name} --help".replace("  ", " "), markup=False)
+    except UsageProblem as error:
+        context = getattr(error, "ctx", None)
+        verb = context.command_path.rpartition("benchmark")[2].strip() if context else ""
+        sentence = error.format_message() if hasattr(error, "format_message") else str(error)
+        if sentence:  # nothing to say when the help was shown instead
+            err.print(f"{sentence} Type: {' '.join(['python -m benchmark', verb, '--help']).replace('  ', ' ')}", markup=False)
         return 2
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except typer.Exit as stop:
+        return int(stop.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
         err.print("Interrupted. Nothing is lost: the same command goes on where it stopped.")
         return 130
 
