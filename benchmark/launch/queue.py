@@ -85,11 +85,19 @@ def ended(jobs: Iterable[str]) -> dict[str, Ended]:
 
 def largest_array() -> int:
     """How many tasks one array may have here."""
-    for line in (_ask("scontrol", "show", "config") or "").splitlines():
-        key, _, value = line.partition("=")
-        if key.strip() == "MaxArraySize" and value.strip().isdigit():
-            return max(1, int(value) - 1)
-    return 1000  # SLURM's own default
+    size = _site().get("MaxArraySize", "")
+    return max(1, int(size) - 1) if size.isdigit() else 1000  # SLURM's own default
+
+
+def kills_whole_tasks_over_memory() -> bool:
+    """Whether SLURM itself ends a task whose processes together exceed its memory; else the kernel ends one process."""
+    return "OverMemoryKill" in _site().get("JobAcctGatherParams", "")
+
+
+def _site() -> dict[str, str]:
+    """The site's configuration."""
+    lines = (line.partition("=") for line in (_ask("scontrol", "show", "config") or "").splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def cancel(jobs: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ from benchmark.files import read_json
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
 
+STOPPED = "3:0"  # a task that saved its runs and could not go back to the queue (worker.EXIT_CODES)
 STATES = ("done", "running", "queued", "failed", "interrupted", "absent")
 
 
@@ -156,6 +157,8 @@ class _Look:
             asked = submission.memory_mb.get(job)
             limit = f"; the task had asked for {asked} MB" if asked else ""
             return "failed", f"killed, memory: SLURM says {end.state} {end.exit_code} for job {job}{limit}"
+        if end.exit_code == STOPPED:
+            return "interrupted", f"job {job} was requeued as often as its profile allows (max_requeues)"
         if end.state in ("FAILED", "NODE_FAIL", "BOOT_FAIL"):
             return "failed", f"killed: SLURM says {end.state} {end.exit_code} for job {job}"
         return "interrupted", f"SLURM says {end.state} for job {job}"

@@ -10,6 +10,7 @@ This module imports nothing heavy: a signal that comes while torch is being impo
 from __future__ import annotations
 
 import contextlib
+import datetime
 import hashlib
 import os
 import select
@@ -26,8 +27,8 @@ from benchmark.claim import restart_count, scheduler_job
 from benchmark.files import read_json, write_json
 from benchmark.launch import queue
 
-DONE, INTERRUPTED, HELD, FAILED = "done", "interrupted", "held", "failed"
-EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED}
+DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
+EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED, 6: LOST}
 FULL = 0.97  # share of the task's memory at which the run is ended by us, before SLURM ends the whole task
 MARK = "=== run"  # begins the lines that divide a task's log into its runs
 
@@ -73,37 +74,41 @@ class Pack:
         stop = Stop()
         signal.signal(_signal(), stop.handler)
         _clear_leftovers()
-        now = code_fingerprint()
-        if now != self.code and not self.allow_changed_code:
-            for entry in self.runs:
-                if self._wants(entry):
-                    self._fail(
-                        entry,
-                        f"the code changed after the submission ({self.code} → {now}); send the run again",
-                        "Code",
-                    )
+        if not self.allow_changed_code and self._refuse_changed_code():
             return dict.fromkeys((entry.run_id for entry in self.runs), FAILED)
         import benchmark.run  # noqa: F401  once, for all the processes below
 
+        limit = _memory_limit_mb()
         outcome: dict[str, str] = {}
         for _ in range(1 + self.retries):
             for entry in self.runs:
-                if self._wants(entry) and outcome.get(entry.run_id) != HELD and not stop():
-                    outcome[entry.run_id] = self._run(entry, stop)
+                if stop() or outcome.get(entry.run_id) == HELD or not self._wants(entry):
+                    continue
+                outcome[entry.run_id] = self._run(entry, stop, limit)
+                if outcome[entry.run_id] == LOST:  # SLURM started this task a second time: all its runs are the other's
+                    _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer claim; this copy ends")
+                    _leave(LOST)
         if stop():
             self._back_to_the_queue()
         return outcome
 
+    def _refuse_changed_code(self) -> bool:
+        """A sweep is one experiment: code that changed after the submission fails its runs, with the reason."""
+        now = code_fingerprint()
+        if now != self.code:
+            for entry in filter(self._wants, self.runs):
+                self._fail(entry, f"the code changed after the submission ({self.code} → {now})", "CodeChanged")
+        return now != self.code
+
     def _wants(self, entry: Entry) -> bool:
         """Not done, and not failed as often as it may."""
         folder = Path(self.results) / entry.directory
-        failed = int((read_json(folder / "failure.json") or {}).get("attempts", 0)) - entry.attempts
-        return not (folder / "record.json").exists() and failed <= self.retries
+        return not (folder / "record.json").exists() and _attempts(folder) - entry.attempts <= self.retries
 
-    def _run(self, entry: Entry, stop: Stop) -> str:
+    def _run(self, entry: Entry, stop: Stop, limit: int) -> str:
         """One run in a child process, watched from here."""
         started = time.monotonic()
-        _say(f"{MARK} {entry.run_id} starts on {_node()}, restart {restart_count()}")
+        _say(f"{MARK} {entry.run_id} starts at {_clock()} on {_node()}, restart {restart_count()}")
         before = _attempts(Path(self.results) / entry.directory)
         listen, hold = os.pipe()  # the child holds the other end: reading ends when the child does
         child = os.fork()
@@ -117,14 +122,14 @@ class Pack:
                 told = True
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, _signal())
-            used, limit = _memory_mb(child) + _memory_mb(os.getpid()), _memory_limit_mb()
+            used = _memory_mb(child) + _memory_mb(os.getpid())
             if limit and used > FULL * limit and not killed_for:
                 killed_for = f"out of memory: {used:.0f} MB of the {limit} MB that the task asked for"
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
         os.close(listen)
         outcome = self._end(entry, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), killed_for, before)
-        _say(f"{MARK} {entry.run_id} {outcome} after {time.monotonic() - started:.1f} s")
+        _say(f"{MARK} {entry.run_id} {outcome} at {_clock()} after {time.monotonic() - started:.2f} s")
         return outcome
 
     def _end(self, entry: Entry, code: int, killed_for: str, attempts_before: int) -> str:
@@ -148,17 +153,19 @@ class Pack:
         try:
             spec = RunSpec.from_json(entry.spec)
             if spec.run_id != entry.run_id and not self.allow_changed_code:
-                raise RunFailed(
-                    "what this run is made of (a method's file, a suite) changed after the submission; send it again"
-                )
+                raise RunFailed("a file this run is made of (method, suite) changed after the submission")
+            started = time.monotonic()
             execute(spec, results=self.results, data_root=self.data_root, device=_device(self.gpu), should_stop=stop)
+            _say(f"{MARK} {entry.run_id} took {time.monotonic() - started:.2f} s by itself")
             return DONE
         except Interrupted:
             return INTERRUPTED
-        except (RunHeld, ClaimLost) as error:
+        except RunHeld as error:
             _say(str(error))
             return HELD
-        except Exception as error:
+        except ClaimLost:
+            return LOST
+        except BaseException as error:  # nothing may climb out of this process into the parent's code above the fork
             traceback.print_exc()
             if _attempts(Path(self.results) / entry.directory) == before:  # failed before the run could write it down
                 reason = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
@@ -169,13 +176,8 @@ class Pack:
         folder = Path(self.results) / entry.directory
         if not (folder / "spec.json").exists():
             write_json(folder / "spec.json", entry.spec)
-        document = {
-            "reason": reason,
-            "kind": kind,
-            "attempts": _attempts(folder) + 1,
-            "node": _node(),
-            "time": time.time(),
-        }
+        attempts = _attempts(folder) + 1
+        document = {"reason": reason, "kind": kind, "attempts": attempts, "node": _node(), "time": time.time()}
         write_json(folder / "failure.json", document)
         _say(f"{MARK} {entry.run_id} failed: {reason}")
 
@@ -244,12 +246,16 @@ def _memory_mb(pid: int) -> float:
 
 
 def _memory_limit_mb() -> int:
-    """What the task asked for; 0 when there is no limit."""
-    return int(os.environ.get("SLURM_MEM_PER_NODE") or 0)
+    """What the task asked for, if SLURM would end the whole of it for one run too large; 0: no need to watch."""
+    return int(os.environ.get("SLURM_MEM_PER_NODE") or 0) if queue.kills_whole_tasks_over_memory() else 0
 
 
 def _node() -> str:
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def _clock() -> str:
+    return datetime.datetime.now().isoformat(timespec="milliseconds")
 
 
 def _say(words: str) -> None:

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument("--nodes", type=int, default=3)
     up.add_argument("--gpus", type=int, default=2, help="pretend GPUs a node")
     up.add_argument("--cpus", type=int, default=4, help="CPUs a node says it has")
-    up.add_argument("--memory", type=int, default=4096, help="MB a node says it has")
+    up.add_argument("--memory", type=int, default=8192, help="MB a node says it has")
     up.add_argument("--no-accounting", action="store_true", help="no database: `sacct` fails, as on many sites")
     up.add_argument("--no-install", action="store_true", help="never install packages")
     verbs.add_parser("down", help="stop the cluster and remove its directory")
