@@ -93,7 +93,10 @@ def load_tree(
     domains = {}
     for d in found.domains:
         files = [tree / name for name in d.names]
-        pixels = decoded(files, stored, tree_fingerprint(tree, d.names, data_root), cache)
+        try:
+            pixels = decoded(files, stored, tree_fingerprint(tree, d.names, data_root), cache)
+        except UserError as error:
+            raise UserError(f"{error} {check_words(suite.reader, tree.parent)}") from None
         domains[d.info.id] = _domain(d, pixels, generated)
     crop = {"flip": True, "min_scale": MIN_SCALE} if settings.augment else {}
     return Dataset(domains, mark, f"{note}, {found.words}", Preprocess(**IMAGENET, size=size, **crop), names)  # type: ignore[arg-type]

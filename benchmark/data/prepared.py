@@ -74,7 +74,10 @@ def remembered(files: Sequence[str | Path], data_root: Path | None, compute: Cal
     """
     look = hashlib.sha256()
     for file in files:
-        state = os.stat(file)
+        try:
+            state = os.stat(file)
+        except FileNotFoundError:
+            raise UserError(f"The file {file} is named in a list, but it is not there.") from None
         look.update(f"{os.path.abspath(file)}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
     note = cache_root(data_root) / "fingerprints" / f"{look.hexdigest()[:32]}.json"
     try:
