@@ -1,23 +1,39 @@
 """One writer for each run: a claim file with owner, host, restart count and heartbeat.
 
-The claim is created with O_EXCL (works on NFS), refreshed by the heartbeat, and taken over when its owner is dead or
-silent, or when the same scheduler job comes again with a higher restart count. A copy that lost its claim sees it at
-its next write and stops: the newer claim wins.
+The claim appears whole under its name by a hard link, which exactly one of many processes can make (on NFS too; no
+reliance on flock). A thread keeps its time fresh, also through a long evaluation. It is taken over when its owner is
+dead or silent, or when the same scheduler job comes again with a higher restart count. Of two that take over at once
+the later one has it; a copy that lost its claim sees it before its next write and stops. Even a write that slips
+between look and write does no harm: all copies of a run write the same bits.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import socket
+import threading
 import time
 import uuid
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from benchmark.files import read_json, write_json
+from benchmark.faults import fault
+from benchmark.files import read_object, sync, write_json
 
-STALE_SECONDS = 120.0  # a heartbeat older than this belongs to a dead owner
+STALE_SECONDS = 120.0  # a heartbeat older than this belongs to a dead owner; NFS may show a time up to 60 s old
+PULSE_SECONDS = 5.0  # how often a living owner shows itself
+_NO_LINKS = (
+    errno.EPERM,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EMLINK,
+)  # what file systems without answer
+_SETTLE_SECONDS = 0.05  # two that take over at once have both written by then
 
 
 class RunHeld(Exception):
@@ -35,29 +51,65 @@ class Claim:
         self.path = directory / "claim.json"
         self.token = uuid.uuid4().hex
         self.restarts = restart_count()
+        self._ended = threading.Event()
 
     def acquire(self) -> None:
         """Take the claim, or raise RunHeld with who has it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self._create():
+            self._take_over()
+        threading.Thread(target=self._pulse, name="claim", daemon=True).start()
+
+    def _create(self) -> bool:
+        """Put our claim where there is none; False when there is one."""
+        whole = self.path.with_name(f".claim.json.{self.token}.tmp")
+        try:
+            whole.write_text(json.dumps(self._owner()), encoding="utf-8")
+            sync(whole, "claim.json")
+            fault("claim")
+            os.link(whole, self.path)
+        except FileExistsError:
+            # the answer of a file server can be lost, and its client asks again: two names mean that ours is there
+            return whole.stat().st_nlink == 2
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return self._create_exclusive()
+        finally:
+            whole.unlink(missing_ok=True)
+        return True
+
+    def _create_exclusive(self) -> bool:
         try:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
-            self._take_over()
-            return
+            return False
         with os.fdopen(handle, "w") as file:
             json.dump(self._owner(), file)
             file.flush()
             os.fsync(file.fileno())
+        return True
 
     def _take_over(self) -> None:
-        held = read_json(self.path)
-        if held is not None and not is_stale(held, self.path) and not _newer_restart(held):
+        held = read_object(self.path)  # {}: torn, and therefore nobody's
+        if held and not _newer_restart(held) and (not is_stale(held, self.path) or self._shows_life(held)):
             raise RunHeld(f"process {held.get('pid')} on {held.get('host')} is at it")
-        self.restarts = max(self.restarts, int((held or {}).get("restarts", 0)) + 1)
+        self.restarts = max(self.restarts, whole_number(held.get("restarts")) + 1)
         write_json(self.path, self._owner())
-        # Two takers may have written one after the other: who still stands in the file after a moment has it.
-        time.sleep(0.05)
+        time.sleep(_SETTLE_SECONDS)
         self.check()
+
+    def _shows_life(self, held: dict[str, Any]) -> bool:
+        """A clock that jumped makes a living claim look old: an owner on another host gets a moment to show itself."""
+        if same_machine(held):
+            return False
+        with contextlib.suppress(OSError):
+            before = self.path.stat().st_mtime_ns
+            for _ in range(12):
+                time.sleep(PULSE_SECONDS / 10)
+                if self.path.stat().st_mtime_ns != before:
+                    return True
+        return False
 
     def _owner(self) -> dict[str, Any]:
         return {
@@ -65,6 +117,7 @@ class Claim:
             "pid": os.getpid(),
             "started": process_start(os.getpid()),
             "host": socket.gethostname(),
+            "system": system(),
             "node": os.environ.get("SLURMD_NODENAME", ""),
             "job": scheduler_job(),
             "restart_count": restart_count(),
@@ -74,46 +127,94 @@ class Claim:
 
     def check(self) -> None:
         """Raise ClaimLost when the claim is no longer ours."""
-        held = read_json(self.path)
-        if held is None or held.get("token") != self.token:
+        if not self._ours():
             raise ClaimLost(f"the run in {self.path.parent} was taken over by another process")
+
+    def _ours(self) -> bool:
+        return read_object(self.path).get("token") == self.token
 
     def refresh(self) -> None:
         """Show that the owner lives; called with the heartbeat."""
         self.check()
-        os.utime(self.path)
+        with contextlib.suppress(OSError):  # a disk that went read-only is the next write's business
+            os.utime(self.path)
+
+    def _pulse(self) -> None:
+        """Keep the claim's time fresh until it is released or lost, whatever the run is busy with."""
+        while not self._ended.wait(PULSE_SECONDS):
+            if not self._ours():
+                return
+            with contextlib.suppress(OSError):
+                os.utime(self.path)
 
     def release(self) -> None:
         """Give the claim back, if it is still ours."""
-        held = read_json(self.path)
-        if held is not None and held.get("token") == self.token:
-            self.path.unlink(missing_ok=True)
+        self._ended.set()
+        with contextlib.suppress(OSError):
+            if self._ours():
+                self.path.unlink(missing_ok=True)
 
 
-def is_stale(held: dict[str, Any], path: Path) -> bool:
-    """The owner is dead (same host: its process is gone) or has been silent for too long."""
-    if held.get("host") == socket.gethostname() and isinstance(held.get("pid"), int):
+def is_stale(held: dict[str, Any], path: Path, now: float | None = None) -> bool:
+    """The owner is dead (same machine: its process is gone) or has been silent for too long.
+
+    `now` is the file server's time, by which claims are dated; without it a probe beside the claim asks for it. A claim
+    from the future has not been refreshed since the clock was set back.
+    """
+    if same_machine(held):
         started = process_start(held["pid"])
         return started == "" or (bool(held.get("started")) and started != held["started"])
     try:
-        # The clocks of two hosts may differ: the file server's own time tells the age.
-        now_probe = path.with_name(".clock")
-        now_probe.touch()
-        age = now_probe.stat().st_mtime - path.stat().st_mtime
-        now_probe.unlink(missing_ok=True)
+        return abs((server_time(path.parent) if now is None else now) - path.stat().st_mtime) > STALE_SECONDS
     except OSError:
         return False
-    return age > STALE_SECONDS
+
+
+def server_time(folder: Path) -> float:
+    """The file server's clock, which may differ from ours; ours where nothing can be written."""
+    probe = folder / f".clock-{uuid.uuid4().hex}.tmp"
+    try:
+        probe.touch()
+        try:
+            return probe.stat().st_mtime
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError:
+        return time.time()
+
+
+def same_machine(held: dict[str, Any]) -> bool:
+    """Whether the owner's process would be visible from here."""
+    here = held.get("host") == socket.gethostname() and held.get("system", system()) == system()
+    return here and isinstance(held.get("pid"), int) and held["pid"] > 0
+
+
+@lru_cache(maxsize=1)
+def system() -> str:
+    """This start of this machine and this process namespace: containers and cloned machines share a host name."""
+    parts = []
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)
 
 
 def _newer_restart(held: dict[str, Any]) -> bool:
     same_job = bool(scheduler_job()) and held.get("job") == scheduler_job()
-    return same_job and restart_count() > int(held.get("restart_count", 0))
+    return same_job and restart_count() > whole_number(held.get("restart_count"))
 
 
 def restart_count() -> int:
     """How often the scheduler has started this job again."""
-    return int(os.environ.get("SLURM_RESTART_COUNT", "0") or 0)
+    return whole_number(os.environ.get("SLURM_RESTART_COUNT"))
+
+
+def whole_number(value: Any) -> int:
+    """A count that somebody else wrote; 0 for anything that is none."""
+    try:
+        return max(0, int(value or 0))
+    except (TypeError, ValueError, OverflowError):
+        return 0
 
 
 def scheduler_job() -> str:
@@ -131,7 +232,7 @@ def process_start(pid: int) -> str:
             return ""
         try:  # no /proc on this system
             os.kill(pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             return ""
         except PermissionError:
             pass

@@ -3,6 +3,9 @@
 BENCHMARK_FAULT="point=fault[@n]" with a fault of: enospc, erofs, eio (the OSError), torn (cut the file to half, then
 die), kill (SIGKILL to ourselves), interrupt (KeyboardInterrupt), memory (MemoryError), nan (handled by the caller).
 `point` may end in `*`. `@n` waits for the n-th time the point is reached. Unset, every call returns at once.
+
+Points: open, write, fsync, replace, each with `:` and the name of the file (`replace:record.json`); claim; update;
+stage:NAME; evaluate; loss.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ def fault(point: str, file: Path | None = None) -> str:
     kind, _, nth = rest.partition("@")
     if not (place == point or (place.endswith("*") and point.startswith(place[:-1]))):
         return ""
-    _reached[place] += 1
-    if nth and _reached[place] != int(nth):
+    _reached[wanted] += 1
+    if nth and _reached[wanted] != int(nth):
         return ""
     if kind in _ERRORS:
         raise OSError(_ERRORS[kind], os.strerror(_ERRORS[kind]), str(file or point))
@@ -43,3 +46,8 @@ def fault(point: str, file: Path | None = None) -> str:
     if kind == "memory":
         raise MemoryError("injected")
     return kind
+
+
+def forget() -> None:
+    """Count from the beginning again: for tests that stay in one process."""
+    _reached.clear()

@@ -1,16 +1,33 @@
-"""Files that are either whole or not there: every write of the suite goes through here."""
+"""Files that are either whole or not there: every write of the suite goes through here, and every small read.
+
+What is read may come from a stranger: a file that is no plain file (a pipe would wait for ever), is too large, is
+nested too deeply or is no JSON counts as absent, and its caller says so.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmark.faults import fault
+
+LARGEST = 64 * 2**20  # bytes of a record, spec or curve; the largest real one has a few hundred kilobytes
+
+
+def _umask() -> int:
+    """The process's mask, which can be asked for only by setting it: once, at import, before there are threads."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+_UMASK = _umask()
 
 
 @contextlib.contextmanager
@@ -29,20 +46,21 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
         yield temporary
         fault(f"write:{path.name}", temporary)
         if durable:
-            sync(temporary)
-        os.chmod(temporary, 0o644)
+            sync(temporary, path.name)
+        os.chmod(temporary, 0o666 & ~_UMASK)  # a temporary file is private; what takes its place is for all
         fault(f"replace:{path.name}", temporary)
         os.replace(temporary, path)
         if durable:
-            sync(path.parent)
+            sync(path.parent, path.name)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
 
 
-def sync(path: Path) -> None:
-    """fsync a file or a directory."""
-    fault(f"fsync:{path.name}")
+def sync(path: Path, point: str = "") -> None:
+    """fsync a file or a directory; `point` names it for the fault switch."""
+    fault(f"fsync:{point or path.name}")
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -67,9 +85,31 @@ def write_json(path: Path, document: Any, *, durable: bool = True) -> None:
     write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n", durable=durable)
 
 
+def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
+    """The content of a plain file of at most `largest` bytes; an OSError otherwise, never a wait."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(f"{path} is not a plain file")
+        if state.st_size > largest:
+            raise OSError(f"{path} has {state.st_size} bytes, more than {largest}")
+        return file.read()
+
+
 def read_json(path: Path) -> Any | None:
-    """The document, or None when the file is absent or torn."""
+    """The document, or None when the file is absent, torn, or nothing that this suite can have written."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return json.loads(read_bytes(path).decode("utf-8"), parse_constant=_refuse)
+    except (OSError, ValueError, RecursionError):
         return None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a file, or {} when there is none: for small notes whose absence means nothing."""
+    document = read_json(path)
+    return document if isinstance(document, dict) else {}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmark import data, records
+from benchmark import checkpoint, data, records
 from benchmark.claim import Claim, ClaimLost
 from benchmark.data.batches import Stream, hold_out
 from benchmark.evaluate import Evaluator, json_safe
+from benchmark.failure import reason_of, write_failure
 from benchmark.faults import fault
-from benchmark.files import read_json, replacing, write_json
-from benchmark.meter import Meter, NotFinite
+from benchmark.files import replacing, write_json
+from benchmark.meter import Meter, check_finite
 from benchmark.networks import seed_of
-from benchmark.provenance import provenance
+from benchmark.provenance import commit, provenance
 from benchmark.records import Record
-from benchmark.spec import Resolved, RunSpec, resolve, settings_json
+from benchmark.spec import Resolved, RunSpec, canonical_json, resolve, settings_json
 from benchmark.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.usage import Usage, state_hash
 from methods.contract import LabeledBatch, Method, Views, method_revision
@@ -75,7 +76,7 @@ def execute(
             if done is not None:  # finished by another process between the look and the claim
                 return done
             write_json(directory / "spec.json", spec.to_json())
-            run = Run(resolved, dataset, directory, claim, device=device, data_root=root)
+            run = begin(resolved, dataset, directory, claim, device=device, data_root=root)
             run.should_stop = should_stop or (lambda: False)
             run.watch = watch or (lambda beat: None)
             if checkpoint_seconds is None:
@@ -84,6 +85,32 @@ def execute(
             return run.to_the_end()
         finally:
             claim.release()
+
+
+def begin(
+    resolved: Resolved, dataset: data.Dataset, directory: Path, claim: Claim, *, device: str, data_root: Path | None
+) -> Run:
+    """A run where its checkpoint left it. A checkpoint that is damaged goes: the run begins anew, and its record says so.
+
+    What cannot even begin (a method that fails to build itself) is written down as a failure like any other.
+    """
+    try:
+        run = Run(resolved, dataset, directory, claim, device=device, data_root=data_root)
+        try:
+            run.restore()
+        except checkpoint.Damaged as damage:
+            claim.check()
+            (directory / "checkpoint.pt").unlink(missing_ok=True)
+            run = Run(
+                resolved, dataset, directory, claim, device=device, data_root=data_root
+            )  # half of it was restored
+            run.warnings.append(f"its checkpoint was damaged ({damage}), so the run began anew")
+        return run
+    except ClaimLost:
+        raise
+    except Exception as error:
+        write_failure(directory, reason_of(error), error, method=resolved.spec.name, update=0, commit=commit()[0])
+        raise RunFailed(reason_of(error)) from error
 
 
 @contextlib.contextmanager
@@ -173,6 +200,7 @@ class Run:
         self.evaluator = Evaluator(dataset, self.spec, self.settings, self.device, len(self.classes))
         self.meter, self.usage = Meter(), Usage()
         self.update = 0
+        self.saved: int | None = None  # the update of the last good checkpoint
         self.curve: list[dict[str, Any]] = []
         self.times: list[float] = []
         self.handed_out = [0]
@@ -198,7 +226,6 @@ class Run:
     def to_the_end(self) -> Record:
         """Train from where the last checkpoint stands to the record; failures are written down, then raised."""
         try:
-            self.restore()
             self.method.train()
             for stage in self.stages:
                 self.train(stage)
@@ -220,6 +247,7 @@ class Run:
                 torch.manual_seed(seed_of("stage", self.spec.seed, stage.name))
                 passes = [s.full_pass(self.handed_out) for s in self.sources]
                 self.method.enter(stage.name, Views(passes, self.target.full_pass(self.handed_out)))
+            fault("update")
             self.step((self.update - stage.start) / (stage.stop - stage.start))
             self.update += 1
             if self.update in self.points:
@@ -243,11 +271,12 @@ class Run:
         if fault("loss") == "nan":
             terms = {**terms, "injected": torch.full((), torch.nan)}
         self.meter.add(terms, t)
+        self.meter.watch(self.method, t)
 
     def evaluate(self) -> None:
         """An evaluation point: read the meter, score, append to the curve, write it."""
         losses, pseudo = self.meter.read()
-        self.meter.check_parameters(self.method, self.update)
+        check_finite(self.method.state_dict(), self.update)
         fault("evaluate")
         row = {
             "update": self.update,
@@ -261,7 +290,8 @@ class Run:
         self.curve.append(json_safe(row))
         self.times.append(self.usage.seconds())
         self.claim.check()
-        records.write_curve(self.directory, self.curve)
+        with self.write_that_can_wait("the curve"):
+            records.write_curve(self.directory, self.curve)
 
     # -- signs of life, checkpoints -------------------------------------------------------------------------------
 
@@ -272,7 +302,8 @@ class Run:
             self.last_beat = now
             self.claim.refresh()
             beat = self.heartbeat()
-            write_json(self.directory / "heartbeat.json", beat, durable=False)
+            with self.write_that_can_wait("the heartbeat"):
+                write_json(self.directory / "heartbeat.json", beat, durable=False)
             self.watch(beat)
         if now - self.last_checkpoint >= self.checkpoint_seconds and self.update < self.total:
             self.save()
@@ -292,54 +323,71 @@ class Run:
             "restarts": self.claim.restarts,
         }
 
+    @contextlib.contextmanager
+    def write_that_can_wait(self, what: str) -> Iterator[None]:
+        """Within: a disk that is full or gone for a while costs nothing; the last good checkpoint stays, training goes on.
+
+        Only the writes at the end must succeed. The record says what could not be written.
+        """
+        try:
+            yield
+        except OSError as error:
+            warning = f"{what} could not be written for a while ({error.strerror or error})"
+            if warning not in self.warnings:
+                self.warnings.append(warning)
+
     def save(self) -> None:
         """The checkpoint: replaced atomically, only when everything in it is finite and the claim is ours."""
         self.meter.check()
-        self.claim.check()
-        state = {
-            "format": 1,
+        state: dict[str, Any] = {
             "run_id": self.spec.run_id,
             "update": self.update,
             "method": self.method.state_dict(),
             "meter": self.meter.state_dict(),
             "usage": self.usage.state_dict(),
+            "curve": canonical_json(self.curve),
             "times": self.times,
             "images": [self.task.images_forwarded, self.handed_out[0]],
             "warnings": self.warnings,
         }
-        with replacing(self.directory / "checkpoint.pt") as temporary:
-            torch.save(state, temporary)
+        check_finite(state["method"], self.update)
+        self.claim.check()
+        with self.write_that_can_wait("the checkpoint"):
+            checkpoint.write(self.directory / "checkpoint.pt", state)
+            self.saved = self.update
         self.last_checkpoint = time.monotonic()
 
     def restore(self) -> None:
-        """Go on from the checkpoint, if there is a sound one; the curve is cut back to it."""
+        """Go on from the checkpoint, if there is one; the curve is cut back to it."""
         path = self.directory / "checkpoint.pt"
         if path.exists():
-            try:
-                state = torch.load(path, map_location=self.device, weights_only=True)
-                if state["run_id"] != self.spec.run_id or state["format"] != 1:
-                    raise ValueError("it belongs to another run")
-                self.method.load_state_dict(state["method"])
-                self.update = int(state["update"])
-                self.meter.load_state_dict(state["meter"])
-                self.usage.load_state_dict(state["usage"])
-                self.times = list(state["times"])
-                self.task.images_forwarded, self.handed_out[0] = state["images"]
-                self.warnings = list(state["warnings"])
-            except Exception as error:
-                path.unlink()
-                raise RunFailed(
-                    f"the checkpoint was damaged ({type(error).__name__}: {str(error).splitlines()[0][:200]}) and has "
-                    f"been removed; run the same command again to start this run anew"
-                ) from error
-        self.curve = [row for row in records.read_curve(self.directory) if row["update"] <= self.update]
+            checkpoint.restore(path, self.device, self.take)
+        if self.curve or (self.directory / "curve.jsonl").exists():
+            with self.write_that_can_wait("the curve"):
+                records.write_curve(self.directory, self.curve)
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """The state of a checkpoint; an error when it does not fit this run."""
+        if state["run_id"] != self.spec.run_id:
+            raise ValueError("it belongs to another run")
+        self.method.load_state_dict(state["method"])
+        self.meter.load_state_dict(state["meter"])
+        self.usage.load_state_dict(state["usage"])
+        self.update = self.saved = int(state["update"])
+        self.curve = json.loads(state["curve"])
+        self.times = [float(s) for s in state["times"]]
+        self.task.images_forwarded, self.handed_out[0] = map(int, state["images"])
+        self.warnings = [str(w) for w in state["warnings"]]
+        if [row["update"] for row in self.curve] != sorted(p for p in self.points if p <= self.update):
+            raise ValueError("its curve does not fit its update")
 
     # -- the ends -------------------------------------------------------------------------------------------------
 
     def finish(self) -> Record:
-        """Artifacts, then the record, then the checkpoint goes."""
+        """The whole curve, artifacts, then the record, then the checkpoint goes."""
         artifacts = self.evaluator.artifacts(self.method)
         self.claim.check()
+        records.write_curve(self.directory, self.curve)
         with replacing(self.directory / "artifacts.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **artifacts)  # type: ignore[arg-type]
         record = records.write(self.directory, self.document())
@@ -394,29 +442,14 @@ class Run:
 
     def fail(self, error: Exception) -> None:
         """Write down why, as far as the disk lets us."""
-        before = read_json(self.directory / "failure.json") or {}
-        checkpoint = self.directory / "checkpoint.pt"
-        document = {
-            "reason": reason_of(error),
-            "kind": type(error).__name__,
-            "method": self.spec.name,
-            "update": self.update,
-            "stage": self.method.stage,
-            "term": getattr(error, "term", ""),
-            "last_good_checkpoint": checkpoint.exists(),
-            "traceback": "".join(traceback.format_exception(error)),
-            "attempts": int(before.get("attempts", 0)) + 1,
-            "commit": provenance(str(self.device), self.spec.threads)["commit"],
-            "time": time.time(),
-        }
-        with contextlib.suppress(OSError):
-            write_json(self.directory / "failure.json", document)
-
-
-def reason_of(error: BaseException) -> str:
-    """An error in one line for tables and status."""
-    if isinstance(error, NotFinite | RunFailed):
-        return str(error)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return f"out of memory: {str(error).splitlines()[0][:200] if str(error) else 'no more to be had'}"
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:300] if str(error) else ''}".strip()
+        write_failure(
+            self.directory,
+            reason_of(error),
+            error,
+            method=self.spec.name,
+            update=getattr(error, "update", self.update),
+            stage=self.method.stage,
+            term=getattr(error, "term", ""),
+            last_good_checkpoint=self.saved,
+            commit=commit()[0],
+        )
