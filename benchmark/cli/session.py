@@ -82,13 +82,9 @@ class Session:
             }  # fmt: skip
             say_json(document)
             return 0
-        for r in rows:
+        for spec, r in zip(self.plan.specs, rows, strict=True):
             values = "".join(f" {k}={v}" for k, v in r["overrides"].items())
-            single = f" from {r['sources'][0]}" if r["standard"] == "single-best" else ""
-            out.print(
-                f"{r['run_id']}  {r['method']}{values} → {r['target']}{single}  seed {r['seed']}  {r['state']}: {r['reason']}",
-                markup=False,
-            )
+            out.print(f"{r['run_id']}  {title(spec)}{values}  {r['state']}: {r['reason']}", markup=False)
         return 0
 
     def run(self, *, workers: int, device: str, fail_fast: bool) -> int:

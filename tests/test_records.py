@@ -1,0 +1,85 @@
+"""Records: whole, checked against their own hash, and one table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmark import records
+from benchmark.errors import UserError
+from benchmark.run import execute
+from benchmark.selection import accuracies, normalise, select
+from tests.tiny import tiny
+
+PROMISED = (
+    "run_id suite tier method preset standard target split seed status last source_val unsup oracle updates seconds "
+    "images_per_s commit data_fingerprint"
+).split()
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("study")
+    for target in ("mm", "up"):
+        execute(tiny(target=target), results=root)
+    return root
+
+
+def test_load_gives_a_row_a_run_with_the_promised_columns(study: Path) -> None:
+    frame = records.load(study)
+    assert len(frame) == 2
+    assert set(PROMISED) <= set(frame.columns)
+    assert set(frame.status) == {"done"}
+    assert frame["last"].between(0, 100).all()
+
+
+def test_the_index_answers_like_the_files_and_follows_them(study: Path) -> None:
+    cold = records.load(study)
+    (study / ".index.parquet").unlink()
+    pd.testing.assert_frame_equal(records.load(study), cold)
+    pd.testing.assert_frame_equal(records.load(study), cold)
+    (study / ".index.parquet").write_bytes(b"torn")
+    pd.testing.assert_frame_equal(records.load(study), cold)
+
+
+def test_a_record_that_was_changed_after_the_run_is_found(study: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(study, copy)
+    path = next(copy.glob("*/*/*/record.json"))
+    document = json.loads(path.read_text())
+    document["accuracy"]["last"] = 99.9
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="changed after the run"):
+        records.read(path.parent)
+    assert sorted(records.load(copy).status) == ["damaged", "done"]
+    path.write_text('{"torn": ')
+    with pytest.raises(UserError, match="is damaged"):
+        records.read(path.parent)
+
+
+def test_an_empty_or_foreign_folder_gives_an_empty_table(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    assert len(records.load(tmp_path)) == 0
+    assert len(records.load(tmp_path / "absent")) == 0
+
+
+def test_a_torn_last_line_of_a_curve_is_left_out(study: Path, tmp_path: Path) -> None:
+    (tmp_path / "curve.jsonl").write_text('{"update": 1}\n{"update": 2}\n{"upd')
+    assert [r["update"] for r in records.read_curve(tmp_path)] == [1, 2]
+
+
+def test_selection_rules_pick_from_one_curve() -> None:
+    curve = [
+        {"update": 1, "target": 50.0, "source_val": 90.0, "unsup": 0.1},
+        {"update": 2, "target": 70.0, "source_val": 80.0, "unsup": 0.2},
+        {"update": 3, "target": 60.0, "source_val": 90.0, "unsup": 0.3},
+    ]
+    assert accuracies(curve) == {"last": 60.0, "source_val": 50.0, "unsup": 60.0, "oracle": 70.0}
+    assert select(curve, "source_val")["update"] == 1  # of equal rows the earliest
+    assert normalise("source-val") == "source_val"
