@@ -1,0 +1,59 @@
+"""Tables: one object, five forms. Each kind is a function of the records alone; each form is a renderer of the object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmark.errors import unknown
+from benchmark.files import write_text
+from benchmark.spec import Suite
+from benchmark.tables.ablation import ablation, choices
+from benchmark.tables.against import averages, reported
+from benchmark.tables.comparison import comparison
+from benchmark.tables.cost import cost
+from benchmark.tables.html import page
+from benchmark.tables.per_class import per_class
+from benchmark.tables.selection import selection
+from benchmark.tables.table import Cell, Column, Row, Table
+
+KINDS: dict[str, Callable[..., Table]] = {
+    "comparison": comparison,
+    "ablation": ablation,
+    "choices": choices,
+    "selection": selection,
+    "per-class": per_class,
+    "cost": cost,
+    "reported": reported,
+}
+FORMS = {"md": Table.markdown, "tex": Table.latex, "csv": Table.csv, "html": page}
+
+
+def make(kind: str, frame: pd.DataFrame, suite: str | Suite, **options: Any) -> Table:
+    """The table of a kind; `averages` checks the printed tables and reads no records."""
+    if kind == "averages":
+        return averages()
+    if kind not in KINDS:
+        raise unknown("kind of table", kind, [*KINDS, "averages"])
+    return KINDS[kind](frame, suite, **options)
+
+
+def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
+    """`<folder>/<stem>.md .tex .csv .html`, each replaced as a whole."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for suffix, render in FORMS.items():
+        path = folder / f"{stem}.{suffix}"
+        write_text(path, render(table))
+        paths.append(path)
+    return paths
+
+
+__all__ = [
+    "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost", "make",
+    "per_class", "reported", "selection", "write",
+]  # fmt: skip

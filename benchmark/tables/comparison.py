@@ -1,0 +1,127 @@
+"""The comparison: the paper's blocks and column order, on our records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from benchmark.spec import Suite
+from benchmark.tables import scores as s
+from benchmark.tables.condition import Condition, narrow
+from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
+
+
+def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
+    """Accuracy of every method on every target, in the blocks Single-Best, Source Combination, Multi-Source, Upper bound.
+
+    Runs with hyper-parameters changed by hand (`--set`) are left to the kind `choices`, and counted in the caption.
+    """
+    runs, condition = narrow(frame, suite, selection=selection, **only)
+    found = s.entries(runs)
+    shown = [e for e in found if e.plain]
+    columns = _columns(condition)
+    rows: list[Row] = []
+    for entry in shown:
+        if entry.standard == "single-best":
+            rows += _single_best(entry, condition)
+        else:
+            rows.append(_row(entry, condition, s.remarks(entry, condition)))
+    caption = [*condition.sentences(), s.tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
+    title = f"{condition.suite.title}: target accuracy in %, tier {condition.tier}, selection {condition.selection}"
+    return condition.table("comparison", title, columns, mark_best(columns, rows), caption)
+
+
+def without_syn(condition: Condition) -> list[str]:
+    """The targets of the second average, or none when there is no `syn`."""
+    rest = [t for t in condition.targets if t != "syn"]
+    return rest if len(rest) < len(condition.targets) else []
+
+
+def score_columns(condition: Condition) -> list[Column]:
+    """One column a target, the average, and the average without `syn`."""
+    decimals = condition.decimals
+    columns = [Column(t, f"→ {condition.label(t)}", "score", decimals, better="high") for t in condition.targets]
+    columns.append(Column("average", "Avg", "score", decimals, better="high"))
+    if without_syn(condition):
+        columns.append(Column("average_without_syn", f"w/o {condition.label('syn')}", "score", decimals, better="high"))
+    return columns
+
+
+def score_cells(entry: s.Entry, condition: Condition) -> dict[str, Cell]:
+    """The cells of `score_columns`."""
+    cells = s.target_cells(entry, condition)
+    cells["average"] = s.average(entry, condition, condition.targets)
+    if without_syn(condition):
+        cells["average_without_syn"] = s.average(entry, condition, without_syn(condition))
+    return cells
+
+
+def _columns(condition: Condition) -> tuple[Column, ...]:
+    gap = Column("oracle_gap", "Gap", "signed")
+    return (Column("method", "Method"), *score_columns(condition), gap, Column("seeds", "n"))
+
+
+def _row(entry: s.Entry, condition: Condition, notes: list[str], details: dict[str, str] | None = None) -> Row:
+    cells = score_cells(entry, condition)
+    per_target = {t: cells[t] for t in condition.targets}
+    gap = entry.done["oracle"].astype(float) - entry.done[condition.selection].astype(float)
+    for target, detail in (details or {}).items():
+        cells[target] = replace(cells[target], detail=detail)
+    oracle_gap = Cell(value=float(gap.mean()), n=len(gap)) if len(gap) else words("–")
+    return entry.row(*cells.values(), oracle_gap, words(s.seeds(per_target)), notes=notes)
+
+
+def _single_best(entry: s.Entry, condition: Condition) -> list[Row]:
+    """Two rows: the source chosen with the target's labels, as in the paper, and the choice without them."""
+    rows = []
+    for label_free in (False, True):
+        chosen_entry, chosen = s.choose_source(entry, condition, label_free)
+        notes = s.remarks(entry, condition) if not label_free else []
+        few = s.candidates(entry, condition)
+        notes += [few] if few and not label_free else []
+        if chosen:
+            listed = ", ".join(f"{chosen[t]}→{condition.label(t)}" for t in condition.targets if t in chosen)
+            rule = "H(mean p) − mean H(p) on target training images" if label_free else "mean accuracy on the target"
+            notes.append(f"Source with the highest {rule}: {listed}.")
+        details = {t: f"source {source}" for t, source in chosen.items()}
+        rows.append(_row(chosen_entry, condition, notes, details))
+    return rows
+
+
+def _reading(rows: list[Row], condition: Condition) -> list[str]:
+    """How to read the numbers, and whether the table is whole."""
+    without = [f"w/o {condition.label('syn')}: average without it."] if without_syn(condition) else []
+    said = [
+        *without,
+        "Mean ± standard deviation over n seeds; best bold, second-best underlined, within the same split.",
+        "Gap: oracle minus this rule, mean over targets and seeds.",
+    ]
+    if any(row.block == s.BLOCKS["single-best"] for row in rows):
+        said.append(
+            "Single-Best: one source for all seeds, chosen with the target's test labels; (unsup): without them."
+        )
+    if any(row.block == s.BLOCKS["upper-bound"] for row in rows):
+        said.append("Upper bound: Source-Only trained on the labelled target.")
+    width = len(condition.targets)
+    cells = [c for row in rows for c in row.cells[1 : 1 + width]]
+    measured = sum(c.measured for c in cells)
+    if measured < len(cells):
+        said.append(f"INCOMPLETE: {measured} of {len(cells)} cells measured; the others say why not.")
+    return said
+
+
+def _left_out(found: list[s.Entry], shown: list[s.Entry]) -> list[str]:
+    rest = [e for e in found if e not in shown]
+    said = []
+    if rest:
+        count = sum(len(e.runs) for e in rest)
+        said.append(f"{count} runs with changed hyper-parameters are not shown here (kind choices shows them).")
+    by_method: dict[str, set[str]] = {}
+    for e in shown:
+        by_method.setdefault(e.title, set()).add(e.revision)
+    mixed = [title for title, revisions in by_method.items() if len(revisions) > 1]
+    if mixed:
+        said.append(f"Different revisions of {', '.join(mixed)} stand in rows of their own and are never averaged.")
+    return said

@@ -1,0 +1,54 @@
+"""What the accuracy cost: passes over the data, images per second, time, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmark.spec import Suite
+from benchmark.tables import scores as s
+from benchmark.tables.condition import Condition, narrow
+from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
+
+COLUMNS = (
+    Column("method", "Method"),
+    Column("average", "Avg", "score", better="high"),
+    Column("passes", "Passes", "number", decimals=2),
+    Column("images_per_s", "Images/s", "number", decimals=0),
+    Column("seconds", "s/run", "number", decimals=1),
+    Column("cpu_seconds", "CPU s/run", "number", decimals=1),
+    Column("hours", "Hours", "number", decimals=2),
+    Column("memory", "Peak MB", "number", decimals=0),
+    Column("runs", "Runs"),
+)
+
+
+def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
+    """One row a method: its average beside what its runs took."""
+    runs, condition = narrow(frame, suite, selection=selection, **only)
+    rows = [_row(entry, condition) for entry in s.rows_to_show(runs, condition)]
+    caption = [
+        *condition.sentences(),
+        "Hours: of all runs together.",
+        "Passes: images forwarded, as a multiple of the one batch a domain that every update is given.",
+        "Times are those of the machines the runs ran on: compare rows of one machine only.",
+        *s.whole(rows),
+    ]
+    title = f"{condition.suite.title}: cost, tier {condition.tier}"
+    return condition.table("cost", title, COLUMNS, mark_best(COLUMNS, rows), caption)
+
+
+def _row(entry: s.Entry, condition: Condition) -> Row:
+    done = entry.done
+    hours = float(done["seconds"].astype(float).sum()) / 3600 if len(done) else float("nan")
+    numbers = [_mean(done[key]) for key in ("passes", "images_per_s", "seconds", "cpu_seconds")]
+    numbers += [hours, _mean(done["peak_memory_mb"])]
+    cells = [words("–") if np.isnan(v) else Cell(value=v) for v in numbers]
+    return entry.row(s.average(entry, condition, condition.targets), *cells, words(len(done)))
+
+
+def _mean(column: pd.Series) -> float:
+    values = pd.to_numeric(column, errors="coerce").dropna()
+    return float(values.mean()) if len(values) else float("nan")

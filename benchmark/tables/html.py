@@ -1,0 +1,78 @@
+"""Tables as HTML: a `<figure>` that a page can hold, and a page of its own for one table."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+
+from benchmark.tables.table import Cell, Column, Row, Table, cell_text, number
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
+.sheet { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+thead th { border-top: 2px solid; border-bottom: 1px solid; } tbody + tbody tr:first-child > * { border-top: 1px solid; }
+tbody:last-of-type tr:last-child > * { border-bottom: 2px solid; }
+th, td { padding: .3em .6em; text-align: left; white-space: nowrap; font-weight: normal; } thead th { font-weight: 600; }
+.num { text-align: right; } .best { font-weight: 700; } .second { text-decoration: underline; }
+.sd, .none { opacity: .75; } .none { font-style: italic; } .block th { font-style: italic; }
+figcaption, .notes { max-width: 60rem; font-size: .9em; }
+""".strip()
+
+
+def figure(table: Table) -> str:
+    """`<figure class="table">` with caption, table, footnotes. Blocks are `<tbody>`s with a heading row."""
+    head = "".join(
+        f'<th scope="col"{_class(c)} data-key="{escape(c.key)}">{escape(c.title)}</th>' for c in table.columns
+    )
+    bodies = "".join(_block(table, block, rows) for block, rows in table.blocks)
+    notes = "".join(f"<li><sup>{mark}</sup> {escape(text)}</li>" for mark, text in table.notes)
+    return (
+        f'<figure class="table" data-kind="{escape(table.kind)}">\n'
+        f"<figcaption><strong>{escape(table.title)}.</strong> {escape(' '.join(table.caption))}</figcaption>\n"
+        f'<div class="sheet" tabindex="0" role="region" aria-label="{escape(table.title)}">'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n{bodies}</table></div>\n"
+        + (f'<ul class="notes">{notes}</ul>\n' if notes else "")
+        + "</figure>\n"
+    )
+
+
+def page(table: Table) -> str:
+    """A whole document with one table; needs nothing else."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(table.title)}</title>\n<style>\n{STYLE}\n</style></head>\n<body>\n{figure(table)}</body>\n</html>\n"
+    )
+
+
+def _block(table: Table, block: str, rows: list[Row]) -> str:
+    lines = []
+    if block:
+        lines.append(
+            f'<tr class="block"><th scope="rowgroup" colspan="{len(table.columns)}">{escape(block)}</th></tr>\n'
+        )
+    for row in rows:
+        first, *rest = zip(table.columns, row.cells, strict=True)
+        cells = [_cell(*first, tag="th", marks=table.letters(row)), *[_cell(c, cell) for c, cell in rest]]
+        lines.append(f"<tr>{''.join(cells)}</tr>\n")
+    return f"<tbody>\n{''.join(lines)}</tbody>\n"
+
+
+def _class(column: Column, cell: Cell | None = None) -> str:
+    names = ["num"] if column.numeric else []
+    if cell is not None:
+        names += [cell.mark] if cell.mark else []
+        names += ["none"] if column.style != "text" and not cell.measured and math.isnan(cell.low) else []
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+def _cell(column: Column, cell: Cell, tag: str = "td", marks: list[str] | None = None) -> str:
+    text = escape(cell_text(column, cell))
+    if column.style == "score" and cell.measured and not math.isnan(cell.spread):
+        text = f'{number(cell.value, column.decimals)}<span class="sd"> ± {number(cell.spread, column.decimals)}</span>'
+    title = f' title="{escape(cell.detail)}"' if cell.detail else ""
+    order = f' data-value="{cell.value:.6g}"' if cell.measured else ""
+    sup = "".join(f"<sup>{mark}</sup>" for mark in marks or [])
+    scope = ' scope="row"' if tag == "th" else ""
+    return f"<{tag}{scope}{_class(column, cell)}{order}{title}>{text}{sup}</{tag}>"

@@ -1,0 +1,41 @@
+"""Tables as GitHub Markdown."""
+
+from __future__ import annotations
+
+import re
+
+from tabulate import tabulate
+
+from benchmark.tables.table import Cell, Column, Table, cell_text
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is: no accidental emphasis, HTML or column break."""
+    return _SPECIAL.sub(lambda m: {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(m[1], "\\" + m[1]), text).replace(
+        "\n", " "
+    )
+
+
+def markdown(table: Table) -> str:
+    """Caption in bold title and plain sentences, the table, then one line a footnote."""
+    blocked = any(row.block for row in table.rows)
+    head = ([""] if blocked else []) + [escape(c.title) for c in table.columns]
+    body = []
+    for block, rows in table.blocks:
+        for i, row in enumerate(rows):
+            cells = [_cell(c, cell) for c, cell in zip(table.columns, row.cells, strict=True)]
+            cells[0] += "".join(f"<sup>{mark}</sup>" for mark in table.letters(row))
+            body.append(([escape(block) if i == 0 else ""] if blocked else []) + cells)
+    align = (["left"] if blocked else []) + ["right" if c.numeric else "left" for c in table.columns]
+    grid = tabulate(body, headers=head, tablefmt="pipe", colalign=align, disable_numparse=True)
+    parts = [f"**{escape(table.title)}.** {escape(' '.join(table.caption))}".strip(), grid]
+    if table.notes:
+        parts.append("\n".join(f"<sup>{mark}</sup> {escape(text)}  " for mark, text in table.notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(column: Column, cell: Cell) -> str:
+    text = escape(cell_text(column, cell))
+    return {"best": f"**{text}**", "second": f"<u>{text}</u>"}.get(cell.mark, text)

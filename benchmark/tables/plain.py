@@ -1,0 +1,125 @@
+"""Tables for programs (CSV, JSON) and for terminals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from benchmark.tables.table import Cell, Column, Row, Table, cell_text
+
+
+def csv_text(table: Table) -> str:
+    """One line a row: a score column gives `key`, `key_sd`, `key_n`, `key_remark`; an interval `key_low`, `key_high`."""
+    head = ["block"]
+    for column in table.columns:
+        head += [column.key + suffix for suffix in _suffixes(column)]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([*head, "notes"])
+    for row in table.rows:
+        values: list[str] = [row.block]
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            values += _values(column, cell)
+        writer.writerow([*map(_harmless, values), _harmless(" ".join(row.notes))])
+    return buffer.getvalue()
+
+
+def _suffixes(column: Column) -> list[str]:
+    if column.style == "text":
+        return [""]
+    if column.style == "interval":
+        return ["_low", "_high"]
+    return ["", "_sd", "_n", "_remark"] if column.style == "score" else ["", "_remark"]
+
+
+def _values(column: Column, cell: Cell) -> list[str]:
+    remark = "; ".join(filter(None, [cell.words if not cell.measured else "", cell.detail]))
+    if column.style == "text":
+        return [cell.words if not cell.measured else cell_text(column, cell)]
+    if column.style == "interval":
+        return [_plain(cell.low), _plain(cell.high)]
+    if column.style == "score":
+        return [_plain(cell.value), _plain(cell.spread), str(cell.n) if cell.measured else "", remark]
+    return [_plain(cell.value), remark]
+
+
+def _plain(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.6g}"
+
+
+def _harmless(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula."""
+    if text[:1] in ("=", "+", "@", "\t") or (text[:1] == "-" and not _is_number(text)):
+        return "'" + text
+    return text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def document(table: Table) -> dict[str, Any]:
+    """Kind, title, caption, facts, columns and rows; NaN becomes null."""
+    return {
+        "kind": table.kind,
+        "suite": table.suite,
+        "title": table.title,
+        "caption": list(table.caption),
+        "facts": table.facts,
+        "columns": [{"key": c.key, "title": c.title, "style": c.style} for c in table.columns],
+        "rows": [_row(table, row) for row in table.rows],
+    }
+
+
+def _row(table: Table, row: Row) -> dict[str, Any]:
+    cells = {c.key: _json_cell(c, cell) for c, cell in zip(table.columns, row.cells, strict=True)}
+    return {"block": row.block, "competes": row.competes, "notes": list(row.notes), "cells": cells}
+
+
+def _json_cell(column: Column, cell: Cell) -> Any:
+    if column.style == "text":
+        return cell.words if not cell.measured else cell.value
+    found = {k: getattr(cell, k) for k in ("value", "spread", "low", "high")}
+    document: dict[str, Any] = {k: v for k, v in found.items() if not math.isnan(v)}
+    document.update({k: getattr(cell, k) for k in ("n", "words", "mark", "detail") if getattr(cell, k)})
+    return document
+
+
+def show(table: Table, console: Console) -> None:
+    """Print to a terminal: best bold, second underlined; the words of empty cells dim."""
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+    for column in table.columns:
+        grid.add_column(escape(column.title), justify="right" if column.numeric else "left", no_wrap=column.numeric)
+    for block, rows in table.blocks:
+        if block:
+            grid.add_row(f"[italic]{escape(block)}[/italic]")
+        for row in rows:
+            cells = [_styled(c, cell) for c, cell in zip(table.columns, row.cells, strict=True)]
+            if table.letters(row):
+                cells[0] += f"[dim]^{','.join(table.letters(row))}[/dim]"
+            grid.add_row(*cells)
+        grid.add_section()
+    console.print(f"[bold]{escape(table.title)}[/bold]")
+    console.print(grid)
+    console.print(escape(" ".join(table.caption)))
+    for mark, text in table.notes:
+        console.print(f"^{mark} {escape(text)}")
+
+
+def _styled(column: Column, cell: Cell) -> str:
+    text = escape(cell_text(column, cell))
+    style = {"best": "bold", "second": "underline"}.get(
+        cell.mark, "" if cell.measured or column.style == "text" else "dim"
+    )
+    return f"[{style}]{text}[/{style}]" if style else text

@@ -1,0 +1,313 @@
+"""From runs to rows: which runs make one row, its cells, its averages, the choice of the single best source.
+
+A row is a configuration: method, preset, standard, split, the method's own overrides, tuned or not, revision. Different
+revisions are different rows, never averaged together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from benchmark import stats
+from benchmark.files import read_json
+from benchmark.tables.condition import Condition
+from benchmark.tables.table import Cell, Row, words
+from methods.contract import BUILT_IN, load_method
+
+BLOCKS = {
+    "single-best": "Single-Best (oracle choice of the source)",
+    "combined": "Source Combination",
+    "multi-source": "Multi-Source",
+    "upper-bound": "Upper bound (not a competitor)",
+}
+KEY = ["method", "preset", "standard", "split", "own", "tuned", "revision"]
+_ORDER = {name: i for i, (name, _, _) in enumerate(BUILT_IN)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The runs of one row. `runs` holds every status; `scores` the finished ones with the columns seed target score."""
+
+    method: str
+    preset: str
+    standard: str
+    split: str
+    own: str
+    tuned: str
+    revision: str
+    title: str
+    runs: pd.DataFrame = field(repr=False)
+    label: str = ""
+    label_free: bool = False
+
+    @property
+    def name(self) -> str:
+        """`method:preset`, as in a request."""
+        return f"{self.method}:{self.preset}" if self.preset else self.method
+
+    @property
+    def block(self) -> str:
+        """Heading of its block."""
+        return BLOCKS.get(self.standard, self.standard)
+
+    @property
+    def plain(self) -> bool:
+        """True for a method as it comes: no override of its own except tuned values."""
+        return self.own == "{}" or bool(self.tuned)
+
+    def row(self, *cells: Cell, notes: Sequence[str] = ()) -> Row:
+        """A table row with its label first."""
+        competes = self.standard != "upper-bound" and not self.label_free
+        return Row((words(self.label, self.name), *cells), self.block, competes, self.split, tuple(notes))
+
+    @property
+    def done(self) -> pd.DataFrame:
+        """The finished runs."""
+        return self.runs[self.runs["status"] == "done"]
+
+    def scores(self, rule: str) -> pd.DataFrame:
+        """Finished runs: seed, target, score (and sources)."""
+        return self.done[["seed", "target", "sources", "path"]].assign(score=self.done[rule].astype(float))
+
+
+def entries(runs: pd.DataFrame) -> list[Entry]:
+    """All rows that the runs make, in the order of the paper's blocks and methods, labelled so that no two are alike."""
+    runs = runs.assign(
+        preset=runs["preset"].fillna(""), tuned=runs["tuned"].fillna(""), revision=_revisions(runs), own=runs["own"]
+    )
+    titles = dict(zip(runs["method"], runs["title"], strict=True))
+    titles.update({m: t for m, t in zip(runs["method"], runs["title"], strict=True) if isinstance(t, str) and t})
+    found = []
+    for key, part in runs.groupby(KEY, sort=False):
+        method, preset, standard, split, own, tuned, revision = map(str, key)
+        title = titles.get(method)
+        named = title if isinstance(title, str) and title else _title(method)
+        found.append(Entry(method, preset, standard, split, own, tuned, revision, named, part))
+    found.sort(key=_rank)
+    return _labelled(found)
+
+
+def _revisions(runs: pd.DataFrame) -> pd.Series:
+    """Runs that are not done do not know their revision: they belong to the newest one of their method."""
+    known = {str(m): newest(part) for m, part in runs.dropna(subset=["revision"]).groupby("method")["revision"]}
+    return runs["revision"].fillna(runs["method"].map(known)).fillna("?").astype(str)
+
+
+def newest(revisions: pd.Series) -> str:
+    """The highest number; hashes of a user's file have no order, and the last record's stands."""
+    texts = [str(r) for r in revisions]
+    numbers = [int(t) for t in texts if t.isdigit()]
+    return str(max(numbers)) if numbers else texts[-1]
+
+
+def _title(method: str) -> str:
+    """The title of a method of which no run is done."""
+    with contextlib.suppress(Exception):  # a user's file may be gone; its name still stands
+        return load_method(method).title or method
+    return method.rpartition(":")[2]
+
+
+def _rank(entry: Entry) -> tuple[Any, ...]:
+    block = list(BLOCKS).index(entry.standard) if entry.standard in BLOCKS else len(BLOCKS)
+    split = {"part": 0, "all": 1}.get(entry.split, 2)
+    place = _ORDER.get(entry.method, len(_ORDER))
+    return block, place, entry.method, entry.preset, entry.own, split, entry.tuned, entry.revision
+
+
+def _labelled(found: Sequence[Entry]) -> list[Entry]:
+    """Title:preset [override], and split, tuned, revision only where the rows differ by them."""
+    splits = {e.split for e in found}
+    tuned = {bool(e.tuned) for e in found}
+    revisions: dict[str, set[str]] = {}
+    for e in found:
+        revisions.setdefault(e.method, set()).add(e.revision)
+    labelled = []
+    for e in found:
+        parts = [f"{e.title}:{e.preset}" if e.preset else e.title]
+        parts += [f"[{_changes(e.own)}]"] if not e.plain else []
+        parts += [f"on {e.split}"] if len(splits) > 1 else []
+        parts += ["tuned" if e.tuned else "untuned"] if len(tuned) > 1 else []
+        parts += [f"rev. {e.revision}"] if len(revisions[e.method]) > 1 else []
+        labelled.append(replace(e, label=" ".join(parts)))
+    return _unlike(labelled)
+
+
+def _unlike(found: list[Entry]) -> list[Entry]:
+    """Two methods of the same title are told apart by their names."""
+    seen: dict[tuple[str, str], set[str]] = {}
+    for e in found:
+        seen.setdefault((e.standard, e.label), set()).add(e.method)
+    return [replace(e, label=f"{e.label} <{e.method}>") if len(seen[e.standard, e.label]) > 1 else e for e in found]
+
+
+def _changes(own: str) -> str:
+    return ", ".join(f"{k} = {v}" for k, v in json.loads(own).items())
+
+
+# -- cells ------------------------------------------------------------------------------------------------------------
+
+
+def cell(scores: pd.Series, detail: str = "") -> Cell:
+    """Mean ± standard deviation over seeds; one seed has no spread."""
+    values = scores.to_numpy(dtype=float)
+    spread = float(values.std(ddof=1)) if values.size > 1 else float("nan")
+    return Cell(value=float(values.mean()), spread=spread, n=int(values.size), detail=detail)
+
+
+def missing(runs: pd.DataFrame) -> Cell:
+    """Why there is no number: the state of the runs that should give it."""
+    if runs.empty:
+        return Cell(words="not run")
+    states = runs["status"].value_counts()
+    for state in ("failed", "damaged", "running", "interrupted"):
+        if state in states.index:
+            reasons = [str(r) for r in runs.loc[runs["status"] == state, "reason"].dropna() if r]
+            return Cell(words=state, detail=reasons[0] if reasons else "")
+    return Cell(words="not run")
+
+
+def target_cells(entry: Entry, condition: Condition) -> dict[str, Cell]:
+    """One cell a target."""
+    scores = entry.scores(condition.selection)
+    by_target = {str(t): part for t, part in scores.groupby("target")}
+    cells = {}
+    for target in condition.targets:
+        part = by_target.get(target)
+        cells[target] = missing(entry.runs[entry.runs["target"] == target]) if part is None else cell(part["score"])
+    return cells
+
+
+def average(entry: Entry, condition: Condition, targets: Sequence[str]) -> Cell:
+    """Mean over the targets, ± over the seeds that have all of them; never an average over fewer targets."""
+    scores = entry.scores(condition.selection)
+    per_seed = stats.seed_averages(scores, targets)
+    if per_seed.empty:
+        have = scores["target"].isin(targets)
+        return Cell(
+            words="incomplete", detail=f"{scores.loc[have, 'target'].nunique()} of {len(targets)} targets measured"
+        )
+    return cell(per_seed)
+
+
+def seeds(cells: Mapping[str, Cell]) -> str:
+    """`5`, or `3–5` when the cells differ, or `–`."""
+    counts = sorted({c.n for c in cells.values() if c.measured})
+    if not counts:
+        return "–"
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+
+
+def rows_to_show(runs: pd.DataFrame, condition: Condition) -> list[Entry]:
+    """Methods as they come, each once; the single best source chosen on the target, as in the paper."""
+    plain = [e for e in entries(runs) if e.plain]
+    return [choose_source(e, condition, False)[0] if e.standard == "single-best" else e for e in plain]
+
+
+# -- the single best source -------------------------------------------------------------------------------------------
+
+
+def choose_source(entry: Entry, condition: Condition, label_free: bool) -> tuple[Entry, dict[str, str]]:
+    """The entry with one source a target, and which source that is.
+
+    The oracle choice is the source with the highest mean over seeds on the target. The label-free choice is the one
+    with the highest mean of H(mean p) − mean H(p) on target training images at the last evaluation point. It is one
+    choice for all seeds, never the maximum per seed.
+    """
+    scores = entry.scores(condition.selection)
+    if label_free:
+        scores = scores.assign(merit=[unsupervised_score(p) for p in scores["path"]])
+    else:
+        scores = scores.assign(merit=scores["score"])
+    merit = scores.groupby(["target", "sources"], sort=False)["merit"].mean().dropna()
+    chosen: dict[str, str] = {}
+    for target, part in merit.groupby(level="target", sort=False):
+        chosen[str(target)] = str(part.idxmax()[1])
+    keep = entry.runs["sources"] == entry.runs["target"].map(chosen)
+    undecided = ~entry.runs["target"].isin(list(chosen))
+    label = f"{entry.label} (unsup)" if label_free else entry.label
+    return replace(entry, runs=entry.runs[keep | undecided], label=label, label_free=label_free), chosen
+
+
+def candidates(entry: Entry, condition: Condition) -> str:
+    """A warning when the best was chosen among fewer sources than there are; else empty."""
+    have = entry.done.groupby("target")["sources"].nunique()
+    wanted = len(condition.targets) - 1
+    few = [f"{condition.label(str(t))}: {n}" for t, n in have.items() if n < wanted]
+    return f"The single best is chosen among fewer than {wanted} sources for {', '.join(few)}." if few else ""
+
+
+def unsupervised_score(path: str) -> float:
+    """H(mean p) − mean H(p) at the last evaluation point of a run, from its curve."""
+    try:
+        with open(Path(path) / "curve.jsonl", "rb") as file:
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        value = json.loads(last).get("unsup")
+    except (OSError, ValueError):
+        return float("nan")
+    return float(value) if isinstance(value, int | float) else float("nan")
+
+
+# -- what a reader must know about a row ------------------------------------------------------------------------------
+
+
+def remarks(entry: Entry, condition: Condition) -> list[str]:
+    """Footnotes of a row: failures, and an auxiliary tensor that was zero all the time."""
+    found = []
+    failed = entry.runs[entry.runs["status"].isin(["failed", "damaged"])]
+    if len(failed):
+        reasons = [str(r) for r in failed["reason"].dropna().unique() if r]
+        why = f": {shortened(reasons[0])}" if reasons else ""
+        found.append(f"{len(failed)} of {len(entry.runs)} runs {'/'.join(sorted(set(failed['status'])))}{why}.")
+    zero, known = zero_tensor_runs(entry)
+    if zero:
+        share = "all" if zero == known else f"{zero} of"
+        found.append(
+            f"The auxiliary tensor A was zero for the whole run in {share} {known} runs: the low-rank term acted as "
+            "(η/2)·Σ‖G‖² on each domain alone, without coupling between domains."
+        )
+    return found
+
+
+def zero_tensor_runs(entry: Entry) -> tuple[int, int]:
+    """Runs whose diagnostics say that A was zero throughout, and runs that say anything about it."""
+    if entry.method != "tsvdnet":
+        return 0, 0
+    said = [s for s in (diagnostics(str(p)).get("a_zero_whole_run") for p in entry.done["path"]) if s is not None]
+    return int(np.sum([bool(s) for s in said])), len(said)
+
+
+def diagnostics(path: str) -> dict[str, Any]:
+    """The method's own diagnostics of a finished run."""
+    document = read_json(Path(path) / "record.json")
+    found = document.get("diagnostics") if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def shortened(text: str, limit: int = 160) -> str:
+    """One line of at most `limit` characters."""
+    text = " ".join(text.split()).rstrip(".")
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def whole(rows: Sequence[Row]) -> list[str]:
+    """A sentence when rows lack their first number (an average over all targets), else nothing."""
+    broken = sum(1 for row in rows if not row.cells[1].measured)
+    return [f"INCOMPLETE: {broken} of {len(rows)} rows lack a target."] if broken else []
+
+
+def tuning_words(found: Sequence[Entry]) -> str:
+    """Tuned or default, for the caption."""
+    tuned = [e for e in found if e.tuned]
+    if not tuned:
+        return "Hyper-parameters: defaults, untuned."
+    if len(tuned) == len(found):
+        return "Hyper-parameters: tuned, the same number of trials for each method."
+    return "Hyper-parameters: some rows tuned, others default, as each row says; such rows are not a fair comparison."

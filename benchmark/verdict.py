@@ -1,0 +1,105 @@
+"""Verdicts: each claim of the paper, its test, and what the records say: supported, not supported, or undecided.
+
+Three kinds of evidence are kept apart: `measured` (records, for one tier), `algebra` (holds at any tier) and
+`arithmetic` (the printed tables alone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from benchmark.claims import Claim, claims
+from benchmark.errors import UserError, unknown
+from benchmark.evidence import ARITHMETIC, MEASURED, Answer, Evidence
+from benchmark.tables.condition import narrow
+from benchmark.tables.scores import rows_to_show
+from benchmark.tables.table import Column, Row, Table, words
+
+TIERS = ("paper", "lite", "mini")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one claim, in one tier."""
+
+    id: str
+    text: str
+    where: str
+    suite: str
+    tier: str  # empty for algebra and arithmetic
+    kind: Literal["measured", "algebra", "arithmetic"]
+    answer: Answer
+    words: str
+
+    @property
+    def scope(self) -> str:
+        """How far it reaches."""
+        if self.kind != "measured":
+            return self.kind
+        return "tier paper" if self.tier == "paper" else f"tier {self.tier}, direction only"
+
+    def json(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "scope": self.scope}
+
+
+def judge(frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last") -> list[Verdict]:
+    """All verdicts: one for each claim and each tier that has records of its suite (or the one asked for)."""
+    found = []
+    for claim in claims():
+        if claim.test in ARITHMETIC:
+            kind, test = ARITHMETIC[claim.test]
+            answer, said = test(claim)
+            found.append(Verdict(claim.id, claim.text, claim.where, claim.suite, "", kind, answer, said))
+            continue
+        if claim.test not in MEASURED:
+            raise unknown(f"test (claim {claim.id!r})", claim.test, [*MEASURED, *ARITHMETIC])
+        held = set(frame.loc[frame["suite"] == claim.suite, "tier"]) if len(frame) else set()
+        tiers = [tier] if tier else [t for t in TIERS if t in held] or [""]
+        found += [_measured(frame, claim, MEASURED[claim.test], t, selection) for t in tiers]
+    return found
+
+
+def _measured(
+    frame: pd.DataFrame, claim: Claim, test: Callable[[Evidence, Claim], tuple[Answer, str]], tier: str, selection: str
+) -> Verdict:
+    def verdict(answer: Answer, said: str) -> Verdict:
+        return Verdict(claim.id, claim.text, claim.where, claim.suite, tier, "measured", answer, said)
+
+    if not tier:
+        return verdict("undecided", "not measured: no records")
+    inside = frame[(frame["suite"] == claim.suite) & (frame["tier"] == tier)]
+    try:
+        # The claim's own split when it was run; otherwise the only one there is, and the words say which.
+        split = claim.split if claim.split in set(inside["split"]) else None
+        runs, condition = narrow(inside, claim.suite, selection=selection, tier=tier, split=split)
+        answer, said = test(Evidence(rows_to_show(runs, condition), condition), claim)
+    except UserError as error:
+        return verdict("undecided", str(error))
+    if claim.split and split is None:
+        said += f" (on split {' and '.join(condition.splits)}; the paper's is {claim.split})"
+    return verdict(answer, said)
+
+
+def table(found: list[Verdict]) -> Table:
+    """The verdicts as a table."""
+    columns = (
+        Column("claim", "Claim"),
+        Column("verdict", "Verdict"),
+        Column("scope", "Scope"),
+        Column("evidence", "Evidence"),
+        Column("where", "Where"),
+    )
+    rows = tuple(
+        Row((words(v.text, v.id), words(v.answer), words(v.scope), words(v.words), words(v.where))) for v in found
+    )
+    counts = pd.Series([v.answer for v in found]).value_counts()
+    caption = (
+        ", ".join(f"{n} {answer}" for answer, n in counts.items()) + ".",
+        "Algebra and arithmetic hold at any tier; measured verdicts hold for the tier they name.",
+    )
+    return Table("verdicts", "Claims of the paper and what the records say", columns, rows, caption)
