@@ -101,3 +101,23 @@ def test_unknown_forms_and_links_are_refused_with_the_allowed_ones():
         U.weighted_loss(h, y, s, "aproximate")
     with pytest.raises(UserError, match="softplus"):
         U.variance(s, "softmax")
+
+
+@pytest.mark.parametrize("form", ["approximate", "exact", "commented"])
+def test_training_gives_samples_with_random_labels_a_larger_sigma(form):
+    """What +U is for: the head learns from the loss alone which samples are noise."""
+    g = torch.Generator().manual_seed(0)
+    y = torch.arange(200) % 4
+    noisy = torch.arange(200) % 2 == 1
+    x = torch.cat([F.one_hot(y, 4).float(), noisy[:, None].float()], 1)  # the classes, and a mark on the noise
+    labels = torch.where(noisy, torch.randint(4, (200,), generator=g), y)
+    classifier, head = torch.nn.Linear(5, 4), torch.nn.Linear(5, 1)
+    torch.nn.init.zeros_(classifier.weight)
+    torch.nn.init.constant_(head.weight, 0.1)
+    optimiser = torch.optim.Adam([*classifier.parameters(), *head.parameters()], lr=0.05)
+    for _ in range(150):
+        optimiser.zero_grad()
+        U.weighted_loss(classifier(x), labels, head(x)[:, 0], form).backward()
+        optimiser.step()
+    sigma = U.deviation(head(x)[:, 0], form, "softplus", 0.1)
+    assert sigma[noisy].mean() > 1.5 * sigma[~noisy].mean()

@@ -1,0 +1,119 @@
+"""The auxiliary tensor A (Sec. 3.5): thresholds, the η schedule, the A-step, and the audit that says when A must be zero.
+
+The audit in one line: entries of G lie in [0, 1], so no singular value of a Fourier slice exceeds n3·√(n1·n2). Where the
+smallest σ that a rule lets through is larger, A = 0 whatever the data. On Digits-Five and PACS that is so at the
+published λ and η_max, for the paper's rule and for the released code's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from benchmark.errors import unknown
+from tsvdnet.tensor import Threshold, rotate, shrink, unrotate
+
+RULES = ("paper", "code", "exact", "zero")
+CODE_EPSILON = 1e-5  # in the released code's threshold
+ACTIVE_SHARE = 0.01  # of the bound on σ_1: the threshold at η_max under lam_rule="active"
+
+
+def slice_shape(classes: int, domains: int, rotation: bool = True) -> tuple[int, int, int]:
+    """(n1, n2, n3) of the tensor whose slices are shrunk: C×D×C rotated, C×C×D not."""
+    return (classes, domains, classes) if rotation else (classes, classes, domains)
+
+
+def largest_sigma(shape: tuple[int, int, int]) -> float:
+    """σ_1 ≤ ‖slice‖_F ≤ n3·√(n1·n2) for entries in [0, 1]; all ones reach it."""
+    n1, n2, n3 = shape
+    return n3 * math.sqrt(n1 * n2)
+
+
+def threshold(rule: str, lam: float, eta: float, n3: int) -> Threshold:
+    """What is taken from a singular value (D3).
+
+    "paper" λ/η;  "code" (λ/η)·n3/(σ + 1e-5), the released code's;  "exact" n3·λ/η, of which `shrink` is the proximal
+    point of λ·TNN + (η/2)‖A − G‖² with the paper's TNN;  "zero" everything: A = 0 by decree.
+    """
+    if rule == "paper":
+        return lam / eta
+    if rule == "exact":
+        return n3 * lam / eta
+    if rule == "code":
+        return lambda sigma: lam / eta * n3 / (sigma + CODE_EPSILON)
+    if rule == "zero":
+        return math.inf
+    raise unknown("prox rule", rule, RULES)
+
+
+def smallest_survivor(rule: str, lam: float, eta: float, n3: int) -> float:
+    """The σ at which threshold(σ) = σ: singular values up to it become zero."""
+    t = threshold(rule, lam, eta, n3)
+    if not callable(t):
+        return t
+    # σ·(σ + ε) = (λ/η)·n3
+    return (-CODE_EPSILON + math.sqrt(CODE_EPSILON**2 + 4 * lam / eta * n3)) / 2
+
+
+def must_be_zero(rule: str, lam: float, eta: float, shape: tuple[int, int, int]) -> bool:
+    """True where A = 0 for every G with entries in [0, 1]: the audit."""
+    return smallest_survivor(rule, lam, eta, shape[2]) >= largest_sigma(shape)
+
+
+def lam_for_survivor(rule: str, sigma: float, eta: float, n3: int) -> float:
+    """The λ that makes `sigma` the smallest survivor at η: the inverse of `smallest_survivor`; 0 for "zero"."""
+    if rule == "paper":
+        return eta * sigma
+    if rule == "exact":
+        return eta * sigma / n3
+    if rule == "code":
+        return eta * sigma * (sigma + CODE_EPSILON) / n3
+    return 0.0
+
+
+def eta_for_survivor(rule: str, sigma: float, lam: float, n3: int) -> float:
+    """The η above which values of size `sigma` survive at this λ; infinite for "zero"."""
+    per_eta = lam_for_survivor(rule, sigma, 1.0, n3)
+    return lam / per_eta if per_eta else math.inf
+
+
+def ramp(progress: float, eta0: float, eta_max: float, share: float) -> float:
+    """η by progress: geometric from η0 at 0 to η_max at `share` of the budget, then constant.
+
+    η = min(ρη, η_max) of Algorithm 2 is geometric too; here its rate follows from the budget instead of from ρ, so that
+    a short run sees the same schedule as a long one.
+    """
+    if progress >= share:
+        return eta_max
+    return min(eta_max, eta0 * (eta_max / eta0) ** (progress / share))
+
+
+def other_frequencies(classes: int, domains: int, floor: float) -> float:
+    """σ_1 of the rotated slices k ≠ 0 when every domain has ones on the diagonal and `floor` elsewhere: (1−floor)·√(C·D).
+
+    In such a G, that of orthogonal prototypes, the slices k ≠ 0 see the diagonal only.
+    """
+    return (1 - floor) * math.sqrt(classes * domains)
+
+
+def active_lam(rule: str, classes: int, domains: int, eta_max: float, floor: float, rotation: bool = True) -> float:
+    """A λ so small that A ≠ 0 at every frequency at η_max: the smallest survivor is 1 % of the bound on σ_1, or half of
+    what orthogonal prototypes have at the frequencies k ≠ 0 where that is less."""
+    shape = slice_shape(classes, domains, rotation)
+    sigma = min(ACTIVE_SHARE * largest_sigma(shape), 0.5 * other_frequencies(classes, domains, floor))
+    return lam_for_survivor(rule, sigma, eta_max, shape[2])
+
+
+@torch.no_grad()
+def proximal(
+    g: Tensor, rule: str, lam: float, eta: float, *, rotation: bool = True, repeat_top: bool = False
+) -> Tensor:
+    """The A-step of Algorithm 2: G (C, C, D) → A = Rotate⁻¹(shrink(Rotate(G))) of the same shape."""
+    turned = rotate(g) if rotation else g
+    t = threshold(rule, lam, eta, turned.shape[2])
+    if t == math.inf:
+        return torch.zeros_like(g)
+    a = shrink(turned, t, repeat_top=repeat_top)
+    return unrotate(a) if rotation else a
