@@ -133,7 +133,7 @@ def mnistm(part: str) -> Part:
     photographs = photograph_parts(part)
     patches = np.empty((len(digits), 28, 28, 3), np.uint8)
     for i in range(len(digits)):
-        patches[i] = max((_patch(photographs, rng) for _ in range(DRAWS)), key=_liveliness)
+        patches[i] = max((_patch(photographs, rng) for _ in range(DRAWS)), key=liveliness)
     ink = np.where(digits > 0, np.int16(255), np.int16(0))[..., None]
     return _rgb(np.abs(patches - ink).astype(np.uint8)), labels
 
@@ -145,7 +145,7 @@ def _patch(photographs: list[np.ndarray], rng: np.random.Generator) -> np.ndarra
     return photograph[y : y + 28, x : x + 28]
 
 
-def _liveliness(patch: np.ndarray) -> int:
+def liveliness(patch: np.ndarray) -> int:
     """Variance of the green channel, in whole numbers."""
     green = patch[..., 1].astype(np.int64)
     return int(green.size * (green * green).sum() - green.sum() ** 2)
