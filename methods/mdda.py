@@ -106,13 +106,10 @@ class MDDA(Method):
                 raise unknown(f"{key} of mdda", getattr(hparams, key), allowed)
         super().__init__(task, hparams)
         number, width = task.num_sources, task.feature_dim
-        hidden = [max(1, round(n * width / 2048)) for n in (3000, 2000, 1000)]  # released code, at 2048 features
         self.encoders = nn.ModuleList(task.extractor(f"source-{m}") for m in range(number))
         self.classifiers = nn.ModuleList(task.classifier(f"source-{m}") for m in range(number))
         self.target_encoders = nn.ModuleList(task.extractor(f"target-{m}") for m in range(number))
-        self.critics = nn.ModuleList(
-            task.build(f"critic-{m}", lambda: discriminator(width, hidden, slope=0.2)) for m in range(number)
-        )
+        self.critics = nn.ModuleList(task.build(f"critic-{m}", lambda: _critic(width)) for m in range(number))
         for name, value in (("weights", 1 / number), ("distances", 0.0), ("target_scores", 0.0), ("thresholds", 0.0)):
             self.register_buffer(name, torch.full((number,), value, device=task.device))
         self.optimisers["encoders"] = task.optimiser(self.encoders, "extractor")
@@ -225,6 +222,17 @@ class MDDA(Method):
 
     def diagnostics(self) -> dict[str, Any]:
         return {"weights": self.weights.tolist(), "distances": self.distances.tolist()}
+
+
+def _critic(width: int) -> nn.Module:
+    """(N, width) → (N, 1): the released code's 3000-2000-1000 at 2048 features, narrower with narrower features.
+
+    No bias at the end: a difference of two means cannot see it, so nothing would ever train it.
+    """
+    *hidden, last = [max(16, round(n * width / 2048)) for n in (3000, 2000, 1000)]
+    slope = 0.2  # ours: the released code says leaky, not how much
+    body = discriminator(width, hidden, last, slope)
+    return nn.Sequential(body, nn.LeakyReLU(slope), nn.Linear(last, 1, bias=False))
 
 
 def _without_dropout(module: nn.Module) -> nn.Module:
