@@ -19,8 +19,6 @@ KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbea
 
 def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path]:
     """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", study.name):
-        raise UserError(f"A study's name is made of letters, digits, dots and dashes, not {study.name!r}.")
     frame = records.load(results)
     done = frame[frame.status == "done"]
     if done.empty:
@@ -30,6 +28,13 @@ def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path
     for row in done.itertuples():
         copy_run(Path(row.path), study / row.suite / row.tier / row.run_id, artifacts=artifacts)
     return render(study)
+
+
+def check_name(name: str) -> str:
+    """A study's name is one plain folder name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UserError(f"A study's name is made of letters, digits, dots and dashes, not {name!r}.")
+    return name
 
 
 def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:

@@ -114,7 +114,7 @@ def publish(
     """Copy the finished runs to results/NAME and render every table from them."""
     from benchmark import publish as publishing
 
-    files = publishing.publish(results, studies / study, artifacts=artifacts)
+    files = publishing.publish(results, studies / publishing.check_name(study), artifacts=artifacts)
     if json:
         say_json([str(f) for f in files])
     else:

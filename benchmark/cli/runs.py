@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -119,6 +120,7 @@ def run(
         raise unknown("selection rule", selection, [r.replace("_", "-") for r in RULES])
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ["local", "slurm"])
+    chosen = pick_device(device)
     request = request_of(
         suite, tier, split, methods, targets, standards, seeds, set_, tuned, limit_steps, stage_budget, threads
     )  # fmt: skip
@@ -132,7 +134,7 @@ def run(
         from benchmark.launch import slurm
 
         return slurm.submit_from_cli(plan, results=results, data_root=data_root, cluster=cluster, json=json)
-    return work.run(workers=workers or os.cpu_count() or 1, device=pick_device(device), fail_fast=not keep_going)
+    return work.run(workers=workers or os.cpu_count() or 1, device=chosen, fail_fast=not keep_going)
 
 
 @app.command(
@@ -201,11 +203,8 @@ def pick_device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        kind = torch.device(name).type
-    except RuntimeError:
-        raise unknown("device", name, ["auto", "cpu", "cuda"]) from None
-    if kind not in ("cpu", "cuda"):
+    kind = name.partition(":")[0]
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise unknown("device", name, ["auto", "cpu", "cuda"])
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(
