@@ -16,7 +16,8 @@ from benchmark.plan import Plan
 from benchmark.spec import RunSpec, Tier
 
 NEXT = {
-    "mini": "real images: --tier lite --data-root DATA (python -m benchmark data list --suite {suite}); the paper's set-up: --tier paper",
+    "mini": "real images: --tier lite --data-root DATA (see: python -m benchmark data list --suite {suite}); "
+    "the paper's set-up: --tier paper",
     "lite": "the paper's set-up, on GPUs: --tier paper --executor slurm --cluster slurm/one-gpu.toml",
     "paper": "a cluster: --executor slurm --cluster slurm/one-gpu.toml",
 }
