@@ -1,0 +1,121 @@
+"""The verb that studies hyper-parameters: tune."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmark import tune as tuning
+from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err, out, say_json
+from benchmark.cli.runs import Set, Split, SuiteOption, Threads, Tier, pick_device, writable
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "`python -m benchmark tune --suite digits --tier mini --target up --trials 8`\n\n"
+    "`python -m benchmark tune --suite digits --target up --methods dann,tsvdnet --output tuned.toml`\n\n"
+    "`python -m benchmark run --suite digits --tuned tuned.toml`"
+)
+def tune(
+    suite: SuiteOption,
+    target: Annotated[str, typer.Option("--target", help="The one development target.")],
+    tier: Tier = "",
+    trials: Annotated[int, typer.Option(help="Settings tried for each method; the first are its defaults.")] = 8,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--methods", help="Names, name:preset, path/file.py:Class[@preset]; default: all."),
+    ] = None,
+    rule: Annotated[str, typer.Option(help="unsup or source-val: both choose without target labels.")] = "unsup",
+    seed: Annotated[int, typer.Option(min=0, help="Of the draws and of the runs.")] = 0,
+    split: Split = "",
+    set_: Set = None,
+    threads: Threads = 1,
+    workers: Annotated[int, typer.Option(min=0, help="Runs at the same time; 0: one for each core.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="The file to write; default: tuned-SUITE-TIER-TARGET.toml among the results.")
+    ] = None,
+    results: Results = RESULTS,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> int:
+    """Tune every method equally: as many trials for each, chosen without target labels; `run --tuned` uses the choice."""
+    study = tuning.Study(
+        suite, tier, target, trials, tuple(comma_list(methods)), split, seed, rule, threads, tuple(set_ or ())
+    )
+    tried = tuning.trials(study, data_root)
+    writable(results)
+    folder = results / ".tuning"  # apart from the records that tables are made of
+    path = output or results / f"tuned-{Path(suite).stem}-{study.tier}-{target}.toml"
+    if not json:
+        out.print(
+            f"{len(study.methods)} methods × {trials} trials → {target} ({suite}, tier {study.tier}); "
+            f"rule: {study.rule.replace('_', '-')}, no target labels. Trials are kept in {folder}",
+            markup=False,
+        )
+    outcome = _launch(tried, folder, data_root, workers or os.cpu_count() or 1, pick_device(device), show=not json)
+    if outcome.interrupted:
+        err.print("Interrupted. Every run has saved itself; the same command goes on where it stopped.")
+        return 130
+    choices = tuning.choose(study, tried, folder)
+    if choices:
+        tuning.write(path, study, choices)
+    _report(study, choices, outcome.failed, path, json=json)
+    return 0 if len(choices) == len(study.methods) else 1
+
+
+def _launch(
+    tried: list[tuning.Trial], folder: Path, data_root: Path | None, workers: int, device: str, *, show: bool
+) -> Any:
+    """All trials through the local pool; what is done already is not run again."""
+    from benchmark import plan as planning
+    from benchmark import records
+    from benchmark.cli.session import Watch
+    from benchmark.launch.local import Outcome, launch
+
+    specs = list({trial.spec.run_id: trial.spec for trial in tried}.values())
+    states = planning.states(specs, folder)
+    todo = [spec for spec in specs if states[spec.run_id][0] != "done"]
+    if not todo:
+        return Outcome()
+    found = zip(todo, planning.estimate(todo, records.load(folder)), strict=True)
+    costs = {spec.run_id: cost for spec, cost in found}
+    todo.sort(key=lambda spec: -costs[spec.run_id][0])  # the longest first: the pool ends together
+    with Watch(todo, costs, workers, show=show) as watch:
+        return launch(todo, results=folder, data_root=data_root, workers=workers, device=device, watch=watch)
+
+
+def _report(
+    study: tuning.Study, choices: list[tuning.Choice], failed: dict[str, str], path: Path, *, json: bool
+) -> None:
+    missing = [name for name in study.methods if name not in [c.method for c in choices]]
+    if json:
+        say_json(
+            {
+                "file": str(path) if choices else None,
+                "rule": study.rule,
+                "trials": study.trials,
+                "methods": {c.method: dict(c.trial.values) for c in choices},
+                "chosen": {c.method: {"trial": c.trial.number, "scores": list(c.scores)} for c in choices},
+                "failed": failed,
+                "missing": missing,
+            }
+        )
+        return
+    for run_id, reason in failed.items():
+        err.print(f"a trial failed and is left out: {run_id}: {reason}", markup=False, style="yellow")
+    for c in choices:
+        values = "  ".join(f"{key}={value}" for key, value in c.trial.values.items())
+        best = c.scores[c.trial.number]
+        first = "failed" if c.scores[0] is None else f"{c.scores[0]:.4g}"
+        word = "defaults stay" if c.trial.number == 0 else f"trial {c.trial.number}"
+        out.print(f"{c.method:16s} {word:14s} {study.rule} {first} → {best:.4g}   {values}", markup=False)
+    for name in missing:
+        err.print(f"No trial of {name} came to its end; it is not in the file.", markup=False, style="red")
+    if choices:
+        out.print(
+            f"Written to {path}. Use it: python -m benchmark run --suite {study.suite} --tuned {path}", markup=False
+        )
