@@ -1,7 +1,8 @@
 """Records: the only truth. One directory a run; `record.json` comes last, and its presence means done.
 
-`load(root)` gives all runs below a folder as one DataFrame, a row a run, from an index that is made anew when a file
-has changed. Nothing in a results tree is ever executed or unpickled by reading it.
+`load(root)` gives all runs below a folder as one DataFrame, a row a run. Nothing in a results tree is ever executed
+or unpickled by reading it, and nothing in it is trusted: every record is checked against its schema, its own hash and
+the folder it lies in. What was checked is remembered in the user's own cache, not in the tree, which may be a stranger's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +19,23 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark import schema
+from benchmark.claim import is_stale
 from benchmark.errors import UserError
-from benchmark.files import read_json, write_json, write_text
+from benchmark.files import read_bytes, read_json, read_object, replacing, write_json, write_text
 from benchmark.selection import RULES
 from benchmark.spec import RunSpec, canonical_json
 
 FORMAT = 1
-COLUMNS = (
-    "run_id suite tier method preset standard target split seed status last source_val unsup oracle updates seconds "
-    "images_per_s commit data_fingerprint sources title revision protocol tuned threads overrides passes cpu_seconds "
-    "peak_memory_mb reason path generated note dirty warnings eval_points weights"
-).split()
+COLUMNS = [
+    "run_id", "suite", "tier", "method", "preset", "standard", "target", "split",
+    "seed", "status", "last", "source_val", "unsup", "oracle", "updates", "seconds",
+    "images_per_s", "commit", "data_fingerprint", "sources", "title", "revision", "protocol", "tuned",
+    "threads", "overrides", "passes", "cpu_seconds", "peak_memory_mb", "reason", "path", "generated",
+    "note", "dirty", "warnings", "eval_points", "weights",
+]  # fmt: skip
 HASHED = "record"
+INDEX_FROM = 50  # runs; a smaller tree is read at once
 
 
 @dataclass(frozen=True)
@@ -58,52 +65,43 @@ class Record:
 
 
 def run_directory(root: Path, spec: RunSpec, run_id: str) -> Path:
-    """`<root>/<suite>/<tier>/<run_id>`; a suite file of the user's own counts by the suite's name."""
-    suite = Path(spec.suite).stem if spec.suite.endswith(".toml") else spec.suite
-    return root / suite / spec.tier / run_id
+    """`<root>/<suite>/<tier>/<run_id>`; a suite file of the user's own counts by its name."""
+    return root / suite_folder(spec.suite) / spec.tier / run_id
+
+
+def suite_folder(suite: str) -> str:
+    """The folder of a suite."""
+    return Path(suite).stem if suite.endswith(".toml") else suite
 
 
 def read(directory: Path) -> Record | None:
     """The record of a run directory, or None when there is none; a damaged one is an error that names it."""
-    document = read_json(directory / "record.json")
+    path = directory / "record.json"
+    document = read_json(path)
     if document is None:
-        if (directory / "record.json").exists():
-            raise UserError(f"{directory / 'record.json'} is damaged. Type: python -m benchmark audit {directory}")
+        if os.path.lexists(path):
+            raise UserError(f"{path} is damaged. Type: python -m benchmark audit {directory}")
         return None
-    fault = check(document)
+    fault = check(document) or misplaced(document, directory)
     if fault:
-        raise UserError(f"{directory / 'record.json'} is not a record of this suite: {fault}")
+        raise UserError(f"{path} is not a record of this suite: {fault}.")
     return Record(directory, document)
 
 
 def check(document: Any) -> str:
     """What is wrong with a record's document, in words; empty when it is right."""
-    if not isinstance(document, dict):
-        return "it is not a JSON object."
-    if document.get("format") != FORMAT:
-        return f"its format is {document.get('format')!r}, not {FORMAT}."
-    wanted = {
-        "run_id": str,
-        "spec": dict,
-        "accuracy": dict,
-        "cost": dict,
-        "data": dict,
-        "provenance": dict,
-        "hashes": dict,
-    }
-    for key, kind in wanted.items():
-        if not isinstance(document.get(key), kind):
-            return f"{key} is missing or not a {kind.__name__}."
-    for rule in RULES:
-        value = document["accuracy"].get(rule)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 100:
-            return f"accuracy.{rule} is {value!r}, not a number from 0 to 100."
-    for key in ("suite", "tier", "method", "target"):
-        if not isinstance(document["spec"].get(key), str):
-            return f"spec.{key} is missing or not text."
-    if document["hashes"].get(HASHED) != document_hash(document):
-        return "its content does not match its own hash: it was changed after the run."
-    return ""
+    fault = schema.record_fault(document)
+    if not fault and document["hashes"][HASHED] != document_hash(document):
+        fault = "its content does not match its own hash: it was changed after the run"
+    return fault
+
+
+def misplaced(document: Mapping[str, Any], directory: Path) -> str:
+    """A record lies in `<suite>/<tier>/<run_id>`: what is wrong with its place, in words."""
+    *_, suite, tier, name = directory.absolute().parts
+    there = (suite, tier, name)
+    wanted = (suite_folder(document["spec"]["suite"]), document["spec"]["tier"], document["run_id"])
+    return "" if there == wanted else f"it belongs into {'/'.join(wanted)}, not {'/'.join(there)}"
 
 
 def document_hash(document: Mapping[str, Any]) -> str:
@@ -122,22 +120,28 @@ def write(directory: Path, document: dict[str, Any]) -> Record:
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of a file; empty when it is absent."""
+    """sha256 of a file; empty when it is absent or no plain file."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except OSError:
         return ""
 
 
 def read_curve(directory: Path) -> list[dict[str, Any]]:
-    """All whole rows of curve.jsonl; a torn last line is left out."""
-    rows = []
-    with contextlib.suppress(FileNotFoundError):
-        for line in (directory / "curve.jsonl").read_text(encoding="utf-8").splitlines():
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                break
+    """All whole rows of curve.jsonl; a torn or senseless line ends it."""
+    rows: list[dict[str, Any]] = []
+    try:
+        text = read_bytes(directory / "curve.jsonl").decode("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return rows
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            break
+        if schema.row_fault(row):
+            break
+        rows.append(row)
     return rows
 
 
@@ -181,7 +185,7 @@ def load(root: str | Path) -> pd.DataFrame:
             continue
         changed = changed or row["status"] in ("done", "damaged")
         rows.append({**row, "stamp": stamp, "place": entry.path[len(str(root)) + 1 :]})
-    if changed or len(index) > len(rows):
+    if (changed or len(index) > len(rows)) and len(rows) >= INDEX_FROM:
         _write_index(root, rows)
     frame = pd.DataFrame(rows, columns=[*COLUMNS, "place"])
     frame["path"] = str(root) + os.sep + frame["place"].astype(str)
@@ -193,39 +197,36 @@ def _stamp(directory: str) -> str:
         stat = os.stat(f"{directory}/record.json")
     except OSError:
         return ""
-    return f"{stat.st_mtime_ns}:{stat.st_size}"
+    return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
 
 
 def _row(directory: Path) -> dict[str, Any] | None:
     """One run as a row; None for a folder that holds no run."""
+    spec = read_json(directory / "spec.json")
+    fault = schema.spec_fault(spec)
+    row = _spec_row(spec if isinstance(spec, dict) and not fault else {}, directory.name)
     try:
         record = read(directory)
     except UserError as error:
-        spec = read_json(directory / "spec.json")
-        return {
-            **_spec_row(spec if isinstance(spec, dict) else {}, directory.name),
-            "status": "damaged",
-            "reason": str(error),
-        }
+        return {**row, "status": "damaged", "reason": str(error)}
     if record is not None:
         return record_row(record.document)
-    spec = read_json(directory / "spec.json")
-    if not isinstance(spec, dict):
+    if not os.path.lexists(directory / "spec.json"):
         return None
-    failure = read_json(directory / "failure.json")
-    row = _spec_row(spec, directory.name)
-    if isinstance(failure, dict):
-        return {
-            **row,
-            "status": "failed",
-            "reason": str(failure.get("reason", "")),
-            "commit": str(failure.get("commit", "")),
-        }
-    claim = read_json(directory / "claim.json")
-    from benchmark.claim import is_stale
-
-    running = isinstance(claim, dict) and not is_stale(claim, directory / "claim.json")
+    if fault:
+        return {**row, "status": "damaged", "reason": f"{directory / 'spec.json'} is no spec of this suite: {fault}."}
+    failure = read_object(directory / "failure.json")
+    if failure:
+        told = {key: _text(failure.get(key)) for key in ("reason", "commit")}
+        return {**row, "status": "failed", **told}
+    claim = read_object(directory / "claim.json")
+    running = bool(claim) and not is_stale(claim, directory / "claim.json", time.time())
     return {**row, "status": "running" if running else "interrupted"}
+
+
+def _text(value: Any) -> str:
+    """Text from a file whose shape nobody checked, fit for a table."""
+    return str(value or "")[:4096].encode("utf-8", "replace").decode()
 
 
 def _spec_row(spec: Mapping[str, Any], run_id: str) -> dict[str, Any]:
@@ -260,21 +261,30 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
+# -- what was checked before: an index in the user's cache ----------------------------------------------------------
+
+
+def _index_path(root: Path) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msda-benchmark" / "records"
+    return cache / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]}.parquet"
+
+
 def _read_index(root: Path) -> dict[str, dict[str, Any]]:
     try:
-        frame = pd.read_parquet(root / ".index.parquet")
+        frame = pd.read_parquet(_index_path(root))
         if set(frame.columns) != {*COLUMNS, "stamp", "place"}:
             return {}
         return {row["place"]: row for row in frame.astype(object).where(frame.notna(), None).to_dict("records")}
-    except Exception:  # the index is a convenience: absent, torn or foreign, it is made anew
+    except Exception:  # the index is a convenience: absent, torn or of another version, it is made anew
         return {}
 
 
 def _write_index(root: Path, rows: list[dict[str, Any]]) -> None:
-    from benchmark.files import replacing
-
-    with contextlib.suppress(OSError), replacing(root / ".index.parquet", durable=False) as temporary:
-        frame = pd.DataFrame(
-            [r for r in rows if r["status"] in ("done", "damaged")], columns=[*COLUMNS, "stamp", "place"]
-        )
+    path = _index_path(root)
+    frame = pd.DataFrame([r for r in rows if r["status"] in ("done", "damaged")], columns=[*COLUMNS, "stamp", "place"])
+    with contextlib.suppress(OSError), replacing(path, durable=False) as temporary:
         frame.to_parquet(temporary)
+    with contextlib.suppress(OSError):
+        for old in path.parent.glob("*.parquet"):  # of trees that nobody has looked at for long
+            if time.time() - old.stat().st_mtime > 30 * 86400:
+                old.unlink(missing_ok=True)

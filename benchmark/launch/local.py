@@ -1,17 +1,18 @@
 """This machine as a launcher: a bounded pool of worker processes, one run each at a time.
 
 Results do not depend on the number of workers: threads are part of the spec. A worker that dies (out of memory, a
-kill) costs its run a failure with the reason, and is replaced; no other run notices.
+kill) costs its run a failure with the reason, and is replaced; no other run notices. A worker whose launcher died
+saves its run and stops.
 """
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import records
-from benchmark.files import read_json, write_json
+from benchmark.errors import UserError
+from benchmark.failure import reason_of, write_failure
+from benchmark.files import read_object
 from benchmark.spec import RunSpec
 
 
@@ -105,20 +108,33 @@ class Pool:
         return self.outcome
 
     def _start(self, number: int) -> _Worker:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_work, args=(theirs, str(self.results), str(self.data_root or ""), self.device), daemon=True
-        )
+        places = (str(self.results), str(self.data_root or ""), self.device)
+        process = context.Process(target=_work, args=(theirs, *places, dict(os.environ)), daemon=True)
         process.start()
         theirs.close()
         return _Worker(number, process, ours)
 
+    def _replace(self, worker: _Worker) -> None:
+        """Another process in the place of a dead one; nothing of the dead one stays open."""
+        worker.pipe.close()
+        with contextlib.suppress(ValueError):  # it hangs between life and death: the system's business
+            worker.process.close()
+        fresh = self._start(worker.number)
+        worker.process, worker.pipe = fresh.process, fresh.pipe
+
     def _next(self, worker: _Worker) -> None:
         worker.spec = self.queue.popleft() if self.queue else None
-        if worker.spec is not None:
+        if worker.spec is None:
+            return
+        try:
             worker.pipe.send(worker.spec.to_json())
-            self.watch(Event("start", worker.number, worker.spec))
+        except OSError:  # killed between two runs
+            worker.process.join(10)
+            self._replace(worker)
+            worker.pipe.send(worker.spec.to_json())
+        self.watch(Event("start", worker.number, worker.spec))
 
     def _listen(self) -> None:
         busy = {w.pipe: w for w in self.workers if w.spec}
@@ -128,8 +144,7 @@ class Pool:
             try:
                 kind, content = worker.pipe.recv()
             except (EOFError, OSError):
-                self._died(worker)
-                continue
+                kind, content = self._died(worker)
             if kind == "beat":
                 self.watch(Event("beat", worker.number, worker.spec, beat=content))
                 continue
@@ -152,8 +167,8 @@ class Pool:
         self.watch(Event(kind, worker.number, worker.spec, reason=reason))
         worker.spec = None
 
-    def _died(self, worker: _Worker) -> None:
-        """The process is gone without a word: write down why for its run, and start another worker."""
+    def _died(self, worker: _Worker) -> tuple[str, str]:
+        """The process is gone without a word: what became of its run. Its place is filled when there is more to do."""
         assert worker.spec is not None
         worker.process.join(10)
         code = worker.process.exitcode
@@ -162,19 +177,15 @@ class Pool:
             reason = f"the worker process was killed by {signal.Signals(-code).name}"
             if -code == signal.SIGKILL:
                 reason += " (out of memory, or killed by hand)"
-        directory = records.run_directory(self.results, worker.spec, worker.spec.run_id)
-        before = read_json(directory / "failure.json") or {}
-        failure = {"reason": reason, "kind": "Killed", "attempts": int(before.get("attempts", 0)) + 1, "time": time.time()}
-        with contextlib.suppress(OSError):
-            write_json(directory / "failure.json", failure)
-        self._ended(worker, "failed", reason)
-        worker.pipe.close()
         if self.queue and not worker.stopping:
-            fresh = self._start(worker.number)
-            worker.process, worker.pipe = fresh.process, fresh.pipe
-            if self.fail_fast:
-                self.queue.clear()
-            self._next(worker)
+            self._replace(worker)
+        directory = records.run_directory(self.results, worker.spec, worker.spec.run_id)
+        with contextlib.suppress(UserError):
+            if records.read(directory) is not None:  # killed between its record and its answer
+                return "done", ""
+        update = read_object(directory / "heartbeat.json").get("update")
+        write_failure(directory, reason, method=worker.spec.name, update=update)
+        return "failed", reason
 
     def _stop(self) -> None:
         """Ask every worker to save and stop; wait for them."""
@@ -199,16 +210,30 @@ class Pool:
             worker.pipe.close()
 
 
-def _work(pipe: Connection, results: str, data_root: str, device: str) -> None:
+def _context() -> Any:
+    """Workers are forked from a server that has torch in memory: one that dies is replaced in milliseconds."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmark.run"])
+    return context
+
+
+def _work(pipe: Connection, results: str, data_root: str, device: str, environment: dict[str, str]) -> None:
     """A worker: specs in, events out. SIGINT is the parent's business; SIGTERM means save and stop."""
+    os.environ.clear()
+    os.environ.update(environment)  # the launcher's, not that of the server that this process was forked from
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     from benchmark.claim import ClaimLost, RunHeld
-    from benchmark.run import Interrupted, RunFailed, execute
+    from benchmark.run import Interrupted, execute
 
     def beat(content: dict[str, Any]) -> None:
-        pipe.send(("beat", content))
+        try:
+            pipe.send(("beat", content))
+        except OSError:  # the launcher died: save and stop, the next one goes on
+            stop.set()
 
     while not stop.is_set():
         try:
@@ -219,14 +244,17 @@ def _work(pipe: Connection, results: str, data_root: str, device: str) -> None:
             return
         try:
             spec = RunSpec.from_json(document)
-            execute(spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat)
+            execute(
+                spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat
+            )
             answer = ("done", "")
         except Interrupted:
             answer = ("interrupted", "")
         except (RunHeld, ClaimLost) as error:
             answer = ("held", str(error))
-        except RunFailed as error:
-            answer = ("failed", str(error))
         except BaseException as error:
-            answer = ("failed", f"{type(error).__name__}: {error}" or traceback.format_exc())
-        pipe.send(answer)
+            answer = ("failed", reason_of(error))
+        try:
+            pipe.send(answer)
+        except OSError:
+            return

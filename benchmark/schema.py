@@ -1,0 +1,189 @@
+"""The shape of what a run leaves on disk, so that a results tree from a stranger can be read without surprises.
+
+What is checked here can be put into tables, sorted, formatted and stored without a further look: texts are texts of
+bounded length, numbers are finite and fit 64 bits, nothing is nested deeply. Fields that are not named may be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+RUN_ID = r"^[0-9a-f]{16}$"
+DEEPEST = 12  # levels of nesting; a real record has four
+
+Text = Annotated[str, Field(max_length=4096)]
+Word = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # can be the name of a folder
+Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
+Positive = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e300)]
+Percent = Annotated[float, Field(allow_inf_nan=False, ge=0, le=100)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Plain = bool | Whole | Number | Text | None
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class Spec(_Part):
+    """spec.json, and `spec` of a record. `suite` and `method` may be paths of a user's own files."""
+
+    suite: Text
+    tier: Word
+    method: Text
+    preset: Text = ""
+    standard: Text = ""
+    sources: list[Text] = []
+    target: Text
+    split: Text = ""
+    seed: Whole = 0
+    threads: Count = 1
+    overrides: dict[Text, Plain] = {}
+    tuned: Text = ""
+    data: Text = ""
+
+
+class Accuracy(_Part):
+    """Target-test accuracy by selection rule."""
+
+    last: Percent
+    source_val: Percent
+    unsup: Percent
+    oracle: Percent
+
+
+class Cost(_Part):
+    """What a run took."""
+
+    updates: Annotated[int, Field(ge=1, lt=2**63)]
+    seconds: Positive
+    cpu_seconds: Positive | None = None
+    images_per_s: Positive | None = None
+    passes: Positive | None = None
+    peak_memory_mb: Positive | None = None
+    eval_points: Count | None = None
+    seconds_at: list[Positive] = []
+
+
+class Data(_Part):
+    """Which images."""
+
+    fingerprint: Text
+    note: Text = ""
+    generated: list[Text] = []
+    target_forwarded: bool = False
+
+
+class Provenance(_Part):
+    """Where a number comes from."""
+
+    commit: Text
+    dirty: bool
+    versions: dict[Text, Text] = {}
+    hardware: Text = ""
+    device: Text = ""
+    restarts: Count = 0
+
+
+class Hashes(_Part):
+    """sha256 of spec.json, curve.jsonl and the record itself."""
+
+    spec: Text
+    curve: Text
+    record: Text
+
+
+class Document(_Part):
+    """record.json."""
+
+    format: Literal[1]
+    run_id: Annotated[str, Field(pattern=RUN_ID)]
+    spec: Spec
+    resolved: dict[Text, dict[Text, Any]] = {}
+    protocol: Whole | None = None
+    revision: Text | None = None
+    title: Text | None = None
+    accuracy: Accuracy
+    selected: dict[Text, Count] = {}
+    per_class: list[Percent | None] = []
+    classes: list[Text] = []
+    losses: dict[Text, Number | None] = {}
+    pseudo: dict[Text, Number | None] = {}
+    diagnostics: dict[Text, Any] = {}
+    probes: dict[Text, Any] = {}
+    weights: Text = ""
+    cost: Cost
+    data: Data
+    provenance: Provenance
+    warnings: list[Text] = []
+    hashes: Hashes
+
+
+class Row(_Part):
+    """A line of curve.jsonl."""
+
+    update: Count
+    target: Percent
+    source_val: Percent
+    unsup: Number
+    progress: Number = 0.0
+    stage: Text = ""
+    per_class: list[Percent | None] = []
+    losses: dict[Text, Number | None] = {}
+    pseudo: dict[Text, Number | None] = {}
+    probes: dict[Text, Any] = {}
+    diagnostics: dict[Text, Any] = {}
+
+
+_SPEC, _DOCUMENT, _ROW = TypeAdapter(Spec), TypeAdapter(Document), TypeAdapter(Row)
+
+
+def spec_fault(document: Any) -> str:
+    """What is wrong with a spec, in words; empty when it is right."""
+    return _fault(_SPEC, document)
+
+
+def record_fault(document: Any) -> str:
+    """What is wrong with the shape of a record, in words; empty when it is right. Hashes are not looked at."""
+    if not isinstance(document, dict):
+        return "it is not a JSON object"
+    if document.get("format") != 1:
+        return f"its format is {str(document.get('format'))[:40]!r}, not 1"
+    return _fault(_DOCUMENT, document)
+
+
+def row_fault(row: Any) -> str:
+    """What is wrong with a row of a curve, in words; empty when it is right."""
+    return _fault(_ROW, row)
+
+
+def _fault(adapter: TypeAdapter[Any], document: Any) -> str:
+    if not _shallow(document):
+        return f"it is nested more than {DEEPEST} levels deep"
+    try:
+        adapter.validate_python(document)
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{_place(first['loc'])}: {first['msg']}"
+    except UnicodeEncodeError:
+        return "it holds half of a character pair, which no file can hold"
+    except ValueError:
+        return "it holds a number that is not finite"
+    return ""
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    """`accuracy.last`; a key from the file is shown as plain text of bounded length."""
+    return ".".join(str(part).encode("ascii", "backslashreplace").decode()[:40] for part in parts) or "the document"
+
+
+def _shallow(value: Any, depth: int = 0) -> bool:
+    if depth > DEEPEST:
+        return False
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(_shallow(part, depth + 1) for part in parts)
