@@ -113,7 +113,19 @@ def resnet101(width: float = 1.0) -> Extractor:
     return Extractor(trunk, nn.Identity(), 2048, 2048)
 
 
-NETWORKS: dict[str, Callable[[float], Extractor]] = {"conv3fc2": conv3fc2, "resnet18": resnet18, "resnet101": resnet101}
+def effnet_lite0_tail(width: float = 1.0) -> Extractor:
+    """The trainable end of an ImageNet-pretrained EfficientNet-Lite0 whose frozen trunk is part of the data."""
+    from benchmark.data.frozen import effnet_lite0_tail as build
+
+    return build(width)
+
+
+NETWORKS: dict[str, Callable[[float], Extractor]] = {
+    "conv3fc2": conv3fc2,
+    "resnet18": resnet18,
+    "resnet101": resnet101,
+    "effnet-lite0-tail": effnet_lite0_tail,
+}
 
 
 def seed_of(*parts: object) -> int:
@@ -129,6 +141,9 @@ def initialise(module: nn.Module, seed: int, role: str) -> None:
             if callable(reset):
                 torch.manual_seed(seed_of("init", seed, role, name))
                 reset()
+    restore = getattr(module, "restore_pretrained", None)  # a network that starts from weights of its own
+    if callable(restore):
+        restore()
 
 
 def load_imagenet(extractor: Extractor, network: str, weights: Path) -> None:

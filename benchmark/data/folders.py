@@ -37,6 +37,7 @@ READINGS = ("transductive", "split")
 LISTS = ("cleaned", "original")
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # torchvision's ImageNet weights want these
 MIN_SCALE = 0.7  # ours: smallest share of the area that a training crop keeps (DomainBed's value)
+FROZEN = "effnet-lite0-tail"  # the network that is fed activations instead of pixels
 RULES = "folders 1"  # part of the fingerprint: other rules of splitting, other data
 
 
@@ -60,7 +61,7 @@ def load(suite: Suite, tier: str, split: str, data_root: Path | None, options: M
 def fingerprint(suite: Suite, tier: str, split: str, data_root: Path | None, options: Mapping[str, str]) -> str:
     """Which pictures `load` would give, from names, sizes and contents; remembered while the files stay as they are."""
     tree = suite_folder(suite.reader, data_root)
-    return tree_of(suite, tree, split, suite.classes, options).fingerprint(data_root)
+    return _mark(tree_of(suite, tree, split, suite.classes, options), suite.tier(tier), data_root)
 
 
 def load_tree(
@@ -78,8 +79,8 @@ def load_tree(
     """The domains of a tree in the prepared layout; also how generated pictures are read."""
     names = list(classes or suite.classes)
     found = tree_of(suite, tree, split, names, options)
-    mark, cache = found.fingerprint(data_root), cache_root(data_root)
-    if settings.network.name == "effnet-lite0-tail":
+    mark, cache = _mark(found, settings, data_root), cache_root(data_root)
+    if settings.network.name == FROZEN:
         from benchmark.data.frozen import activations
 
         domains = {
@@ -100,6 +101,16 @@ def load_tree(
         domains[d.info.id] = _domain(d, pixels, generated)
     crop = {"flip": True, "min_scale": MIN_SCALE} if settings.augment else {}
     return Dataset(domains, mark, f"{note}, {found.words}", Preprocess(**IMAGENET, size=size, **crop), names)  # type: ignore[arg-type]
+
+
+def _mark(found: Tree, settings: TierSettings, data_root: Path | None) -> str:
+    """The fingerprint of the pictures, and of the frozen weights when it is their activations that are trained on."""
+    mark = found.fingerprint(data_root)
+    if settings.network.name != FROZEN:
+        return mark
+    from benchmark.data.frozen import weights_hash
+
+    return combine(mark, FROZEN, settings.network.image_size, weights_hash())
 
 
 def _domain(files: Files, pixels: Indexed, generated: bool) -> Domain:
