@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 import typer
 
 # The base of typer's own complaints about a command line, wherever its version keeps that class.
-UsageProblem = [c for c in typer.BadParameter.__mro__ if c not in (Exception, BaseException, object)][-1]
+UsageProblem: type[Exception] = [c for c in typer.BadParameter.__mro__ if c not in (Exception, BaseException, object)][
+    -1
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors of the user's become sentences."""
+    from benchmark.claim import ClaimLost, RunHeld
     from benchmark.cli import app, err
-    from benchmark.errors import UserError
+    from benchmark.errors import Interrupted, RunFailed, UserError
     from methods.contract import MethodError
 
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to fall over
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         result = app(args=arguments, standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -27,11 +35,22 @@ def main(arguments: list[str] | None = None) -> int:
         verb = context.command_path.rpartition("benchmark")[2].strip() if context else ""
         sentence = error.format_message() if hasattr(error, "format_message") else str(error)
         if sentence:  # nothing to say when the help was shown instead
-            err.print(f"{sentence} Type: {' '.join(['python -m benchmark', verb, '--help']).replace('  ', ' ')}", markup=False)
+            err.print(
+                f"{sentence} Type: {' '.join(['python -m benchmark', verb, '--help']).replace('  ', ' ')}", markup=False
+            )
         return 2
     except typer.Exit as stop:
         return int(stop.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except (RunFailed, RunHeld, ClaimLost) as error:
+        err.print(f"Failed: {error}", markup=False)
+        return 1
+    except BrokenPipeError:  # the reader of our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        err.print(f"Failed: {error.filename or 'a file'}: {error.strerror or error}", markup=False)
+        return 1
+    except (KeyboardInterrupt, Interrupted, typer.Abort):
         err.print("Interrupted. Nothing is lost: the same command goes on where it stopped.")
         return 130
 

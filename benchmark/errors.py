@@ -10,6 +10,14 @@ class UserError(Exception):
     """A request that cannot be met as it stands. The message is shown as it is; exit code 2; no traceback."""
 
 
+class RunFailed(Exception):
+    """The run ended without a record; the reason stands in its failure.json. Exit code 1."""
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; it has saved itself and goes on when it is called again. Exit code 130."""
+
+
 def unknown(what: str, name: object, allowed: Iterable[str], hint: str = "") -> UserError:
     """«There is no suite 'digtis'. Did you mean 'digits'? Allowed: …»: the nearest name first."""
     names = list(allowed)

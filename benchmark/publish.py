@@ -25,8 +25,14 @@ def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path
         raise UserError(
             f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
         )
-    for row in done.itertuples():
-        copy_run(Path(row.path), study / row.suite / row.tier / row.run_id, artifacts=artifacts)
+    for source in map(Path, done.path):
+        record = records.read(source)
+        changed = record.changed_files() if record else ["record.json"]
+        if changed:
+            raise UserError(
+                f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {results}"
+            )
+        copy_run(source, study / source.relative_to(results), artifacts=artifacts)
     return render(study)
 
 

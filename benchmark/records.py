@@ -35,6 +35,7 @@ COLUMNS = [
     "note", "dirty", "warnings", "eval_points", "weights",
 ]  # fmt: skip
 HASHED = "record"
+SEALED = {"spec": "spec.json", "curve": "curve.jsonl", "artifacts": "artifacts.npz"}  # `hashes` of a record
 INDEX_FROM = 50  # runs; a smaller tree is read at once
 
 
@@ -57,6 +58,16 @@ class Record:
 
     def __getitem__(self, key: str) -> Any:
         return self.document[key]
+
+    def changed_files(self) -> list[str]:
+        """Files of the run that are not what its record says they were; artifacts may be absent."""
+        changed = []
+        for name, file in SEALED.items():
+            wanted, found = self.document["hashes"].get(name), file_hash(self.path / file)
+            gone = name == "artifacts" and not os.path.lexists(self.path / file)
+            if wanted is not None and wanted != found and not gone:
+                changed.append(file)
+        return changed
 
     @property
     def curve(self) -> list[dict[str, Any]]:
@@ -111,8 +122,8 @@ def document_hash(document: Mapping[str, Any]) -> str:
 
 
 def write(directory: Path, document: dict[str, Any]) -> Record:
-    """Seal a run: hashes over spec, curve and record, then record.json, last of all files."""
-    hashes = {name: file_hash(directory / file) for name, file in (("spec", "spec.json"), ("curve", "curve.jsonl"))}
+    """Seal a run: hashes over its files and the record, then record.json, last of all files."""
+    hashes = {name: file_hash(directory / file) for name, file in SEALED.items()}
     document = {**document, "format": FORMAT, "hashes": hashes}
     document["hashes"] = {**hashes, HASHED: document_hash(document)}
     write_json(directory / "record.json", document)

@@ -21,6 +21,7 @@ import torch
 from benchmark import checkpoint, data, records
 from benchmark.claim import Claim, ClaimLost
 from benchmark.data.batches import Stream, hold_out
+from benchmark.errors import Interrupted, RunFailed
 from benchmark.evaluate import Evaluator, json_safe
 from benchmark.failure import reason_of, write_failure
 from benchmark.faults import fault
@@ -36,14 +37,6 @@ from methods.contract import LabeledBatch, Method, Views, method_revision
 
 CHECKPOINT_SECONDS = 60.0
 HEARTBEAT_SECONDS = 2.0
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; it has saved itself and goes on when it is called again."""
-
-
-class RunFailed(Exception):
-    """The run ended without a record; the reason stands in its failure.json."""
 
 
 def execute(

@@ -90,10 +90,11 @@ class Provenance(_Part):
 
 
 class Hashes(_Part):
-    """sha256 of spec.json, curve.jsonl and the record itself."""
+    """sha256 of spec.json, curve.jsonl, artifacts.npz and the record itself."""
 
     spec: Text
     curve: Text
+    artifacts: Text = ""
     record: Text
 
 
