@@ -1,0 +1,79 @@
+"""Methods for the tests: real ones that can be slowed down, traced, and made to fail, without changing a number."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from benchmark.task import Task
+from methods.contract import HParams, LabeledBatch, Method, UnlabeledBatch
+from methods.dann import DANN
+
+
+def pace(update: float) -> None:
+    """Wait, and write down who is at which point of the run: one line an update in BENCHMARK_TEST_TRACE."""
+    time.sleep(float(os.environ.get("BENCHMARK_TEST_PACE", "0")))
+    trace = os.environ.get("BENCHMARK_TEST_TRACE")
+    if trace:
+        restart = os.environ.get("SLURM_RESTART_COUNT", "0") or "0"
+        line = f"{os.environ.get('SLURM_JOB_ID', '')} {restart} {update:.4f} {time.time():.2f}\n"
+        with Path(trace).open("a") as file:
+            file.write(line)
+
+
+class Paced(DANN):
+    """DANN, at the pace that the test wants: an adversary, two optimisers, random numbers."""
+
+    name = "paced"
+    title = "Paced DANN"
+
+    def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
+        pace(progress)
+        return super().update(sources, target, progress)
+
+
+class Raises(Paced):
+    """Raises in the middle, unless the world has been mended."""
+
+    name = "raises"
+
+    def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
+        if progress > 0.5 and not Path(os.environ["BENCHMARK_TEST_MENDED"]).exists():
+            raise ValueError("the test wants this")
+        return super().update(sources, target, progress)
+
+
+class Hungry(Paced):
+    """Takes 150 MB more at each update and keeps it, unless the world has been mended."""
+
+    name = "hungry"
+
+    def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
+        if not Path(os.environ["BENCHMARK_TEST_MENDED"]).exists():
+            self.eaten = [*getattr(self, "eaten", []), bytearray(os.urandom(1024) * 150 * 1024)]
+        return super().update(sources, target, progress)
+
+
+class Trivial(Method):
+    """One linear layer on the mean colour: the least that is a method."""
+
+    name = "trivial"
+    title = "Trivial"
+
+    def __init__(self, task: Task, hparams: HParams) -> None:
+        super().__init__(task, hparams)
+        self.layer = task.build("layer", lambda: nn.Linear(3, task.num_classes))
+        self.optimisers["main"] = task.optimiser(self.layer, "classifier")
+
+    def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
+        loss = nn.functional.cross_entropy(self.layer(sources[0].images.mean((2, 3))), sources[0].labels)
+        self.descend(loss)
+        return {"source": loss.detach()}
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        return torch.softmax(self.layer(images.mean((2, 3))), 1)
