@@ -89,11 +89,12 @@ class Preprocess:
         x = self._floats(raw, device)
         if raw.dtype == torch.uint8 and (self.flip or self.min_scale < 1 or self.shift > 0):
             return _resample(x, self._views(len(x), generator), self.size or x.shape[-1])
-        return self._resized(x)
+        return self._resized(x) if raw.dtype == torch.uint8 else x
 
     def eval(self, raw: Tensor, device: str | torch.device) -> Tensor:
         """(B, C, H, W) raw → (B, C, size, size) float, the whole image, nothing random."""
-        return self._resized(self._floats(raw, device))
+        x = self._floats(raw, device)
+        return self._resized(x) if raw.dtype == torch.uint8 else x
 
     def _floats(self, raw: Tensor, device: str | torch.device) -> Tensor:
         x = raw.to(device, non_blocking=True).float()
@@ -104,7 +105,7 @@ class Preprocess:
         return x.mul_(1 / (255 * std)).sub_(mean / std)
 
     def _resized(self, x: Tensor) -> Tensor:
-        if self.size is None or x.dim() != 4 or x.shape[-2:] == (self.size, self.size):
+        if self.size is None or x.shape[-2:] == (self.size, self.size):
             return x
         return F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False, antialias=True)
 

@@ -38,6 +38,7 @@ TRAIN, TEST = 2000, 500
 PARTS = ("train", "test")
 DRAWS = 4  # patches among which `mnistm` takes the liveliest
 GENERATED = ("sv", "syn")
+TITLES = {"mt": "MNIST", "mm": "MNIST-M recipe", "up": "8×8 scans", "sv": "House numbers", "syn": "Rendered type"}
 # Fingerprints of the images behind the published tables. Other versions of the image libraries may give others.
 KNOWN: tuple[str, ...] = ()
 
@@ -56,7 +57,7 @@ def load(
         train, test = (
             ImageSet(*(torch.from_numpy(arrays[f"{info.id}_{part}_{kind}"]) for kind in KINDS)) for part in PARTS
         )
-        domains[info.id] = Domain(info.id, info.title, train, test, generated=info.id in GENERATED)
+        domains[info.id] = Domain(info.id, TITLES[info.id], train, test, generated=info.id in GENERATED)
     return Dataset(domains, mark, _note(mark), Preprocess(), classes=suite.classes)
 
 
@@ -122,7 +123,7 @@ def mnist(part: str) -> Part:
 
 
 def mnistm(part: str) -> Part:
-    """|patch − digit|: every digit pixel inverts the photograph behind it, in each channel (METHODS: x > 0 → 255).
+    """|patch − digit|: every digit pixel inverts the photograph behind it.
 
     The digits are those that `mnist` does not use. Training patches come from the left three quarters of each
     photograph, test patches from the rest. A third of these two photographs is sky or out of focus, which the 200 of
@@ -134,8 +135,13 @@ def mnistm(part: str) -> Part:
     patches = np.empty((len(digits), 28, 28, 3), np.uint8)
     for i in range(len(digits)):
         patches[i] = max((_patch(photographs, rng) for _ in range(DRAWS)), key=liveliness)
+    return _rgb(inverted(patches, digits)), labels
+
+
+def inverted(patches: np.ndarray, digits: np.ndarray) -> np.ndarray:
+    """|patch − 255·(digit > 0)|, in each channel: (N, H, W, 3) and (N, H, W) uint8 → (N, H, W, 3) uint8."""
     ink = np.where(digits > 0, np.int16(255), np.int16(0))[..., None]
-    return _rgb(np.abs(patches - ink).astype(np.uint8)), labels
+    return np.abs(patches - ink).astype(np.uint8)
 
 
 def _patch(photographs: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:

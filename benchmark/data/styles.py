@@ -166,7 +166,7 @@ def infograph(name: str, parts: list[Part], rng: np.random.Generator) -> Image.I
     first, second = (jittered(VIVID[k], rng, 15) for k in rng.choice(len(VIVID), 2, replace=False))
     colours = [first, second if rng.random() < 0.6 else first, ink, (250, 250, 250)]
     for part in parts:
-        paint(draw, part, colours[part.tone], ground if rng.random() < 0.3 else ink, 2)
+        paint(draw, part, colours[part.tone], ink, 3)
     if rng.random() < 0.5:
         _words(draw, rng, ink, int(rng.integers(0, CANVAS - 30)), int(rng.integers(0, CANVAS - 20)), 15)
     return finished(canvas)
@@ -174,11 +174,11 @@ def infograph(name: str, parts: list[Part], rng: np.random.Generator) -> Image.I
 
 def _clutter(draw: ImageDraw.ImageDraw, rng: np.random.Generator, ink: Colour) -> None:
     """Panels, a heading, lines of text, bars, a pie: along the borders, and sometimes behind the thing."""
-    for _ in range(int(rng.integers(1, 3))):
+    if rng.random() < 0.7:
         x, y, w, h = (int(v) for v in rng.integers((0, 0, 40, 20), (150, 150, 140, 90)))
         draw.rectangle((x, y, x + w, y + h), fill=jittered(VIVID[rng.integers(len(VIVID))], rng, 20))
     _words(draw, rng, ink, int(rng.integers(2, 40)), int(rng.integers(0, 8)), int(rng.integers(16, 26)))
-    for _ in range(int(rng.integers(2, 5))):
+    for _ in range(int(rng.integers(1, 4))):
         _words(draw, rng, ink, int(rng.integers(0, 130)), int(rng.integers(20, 180)), int(rng.integers(9, 14)))
     x, y = int(rng.integers(0, 140)), int(rng.integers(100, 190))
     for k in range(int(rng.integers(3, 6))):
@@ -247,7 +247,7 @@ STYLES: dict[str, Style] = {
     "cartoon": Style(cartoon, 18, (0.65, 0.95)),
     "sketch": Style(sketch, 14, (0.7, 0.95)),
     "clipart": Style(clipart, 14, (0.65, 0.95)),
-    "infograph": Style(infograph, 8, (0.45, 0.75)),
+    "infograph": Style(infograph, 8, (0.6, 0.88)),
     "painting": Style(painting, 14, (0.6, 0.95), "jpg"),
     "quickdraw": Style(quickdraw, 16, (0.7, 0.95)),
     "real": Style(studio, 10, (0.6, 0.95), "jpg"),
