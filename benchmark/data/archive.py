@@ -87,7 +87,8 @@ def verify(archive: Path) -> None:
 
 
 def _opened(archive: Path) -> zipfile.ZipFile | tarfile.TarFile:
-    return zipfile.ZipFile(archive) if archive.name.lower().endswith(".zip") else tarfile.open(archive, "r:*")
+    """By content, not by name: a download has its final name only after it was verified."""
+    return zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive, "r:*")
 
 
 def _members(archive: Path, source: zipfile.ZipFile | tarfile.TarFile) -> Iterator[Member]:
