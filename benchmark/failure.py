@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 import traceback
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,23 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return f"out of memory: {words or 'no more to be had'}"
     return f"{type(error).__name__}: {words}".strip(": ")
+
+
+@contextlib.contextmanager
+def noting_warnings(told: list[str]) -> Iterator[None]:
+    """Within: a warning of a method (an SVD that was repeated with a jitter) is added to `told`, once; at most fifty."""
+
+    def note(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        words = f"{category.__name__}: {message}"[:500]
+        if "site-packages" not in filename and words not in told and len(told) < 50:
+            told.append(words)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # the run that this process had before may have had the same
+        warnings.showwarning = note
+        yield
 
 
 def write_failure(directory: Path, reason: str, error: BaseException | None = None, **facts: Any) -> None:

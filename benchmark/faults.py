@@ -5,7 +5,7 @@ die), kill (SIGKILL to ourselves), interrupt (KeyboardInterrupt), memory (Memory
 `point` may end in `*`. `@n` waits for the n-th time the point is reached. Unset, every call returns at once.
 
 Points: open, write, fsync, replace, each with `:` and the name of the file (`replace:record.json`); claim; update;
-stage:NAME; evaluate; loss.
+stage:NAME; evaluate; loss; answer (of a worker to its launcher).
 """
 
 from __future__ import annotations

@@ -23,15 +23,16 @@ from benchmark.claim import Claim, ClaimLost
 from benchmark.data.batches import Stream, hold_out
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.evaluate import Evaluator, json_safe
-from benchmark.failure import reason_of, write_failure
+from benchmark.failure import noting_warnings, reason_of, write_failure
 from benchmark.faults import fault
 from benchmark.files import replacing, write_json
-from benchmark.meter import Meter, check_finite
+from benchmark.meter import Meter, NotFinite, check_finite
 from benchmark.networks import seed_of
 from benchmark.provenance import commit, provenance
 from benchmark.records import Record
 from benchmark.spec import Resolved, RunSpec, canonical_json, resolve, settings_json
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.stages import Stage, divide
+from benchmark.task import make_task
 from benchmark.usage import Usage, state_hash
 from methods.contract import LabeledBatch, Method, Views, method_revision
 
@@ -121,47 +122,6 @@ def _quiet_torch(threads: int, device: str) -> Iterator[None]:
         torch.use_deterministic_algorithms(deterministic)
 
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """A stage covers the updates start … stop − 1."""
-
-    name: str
-    start: int
-    stop: int
-
-
-def divide(stages: list[tuple[str, float]], updates: int, budget: str) -> list[Stage]:
-    """The budget divided among the stages by their shares; `full` gives each stage the whole."""
-    if budget == "full":
-        return [Stage(name, i * updates, (i + 1) * updates) for i, (name, _) in enumerate(stages)]
-    edges = [round(updates * sum(share for _, share in stages[:i])) for i in range(len(stages) + 1)]
-    edges[-1] = updates
-    return [Stage(name, a, b) for (name, _), a, b in zip(stages, edges, edges[1:], strict=False)]
-
-
-def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path | None = None) -> Task:
-    """The task of a resolved spec: what every method of this suite and tier is given."""
-    s = resolved.settings
-    weights = str((data_root or Path("data")) / "weights" / f"{s.network.name}.pth") if s.network.weights else ""
-    return Task(
-        num_classes=num_classes,
-        num_sources=1 if resolved.spec.standard == "combined" else len(resolved.spec.sources),
-        network=NetworkSpec(s.network.name, s.network.width, weights, s.network.image_size),
-        optimiser=OptimiserSpec(
-            s.optimiser.name,
-            {"extractor": s.optimiser.lr_extractor, "classifier": s.optimiser.lr_classifier},
-            s.optimiser.weight_decay,
-            s.optimiser.momentum,
-        ),
-        budget=s.updates,
-        seed=resolved.spec.seed,
-        batch_size=s.batch,
-        device=device,
-        lr_scale=resolved.hparams.lr_scale,
-        batch_norm=s.batch_norm,
-    )
-
-
 class Run:
     """The state of one run between its first update and its record."""
 
@@ -219,15 +179,26 @@ class Run:
     def to_the_end(self) -> Record:
         """Train from where the last checkpoint stands to the record; failures are written down, then raised."""
         try:
-            self.method.train()
-            for stage in self.stages:
-                self.train(stage)
-            return self.finish()
+            with noting_warnings(self.warnings):
+                self.method.train()
+                for stage in self.stages:
+                    self.train(stage)
+                return self.finish()
         except (Interrupted, KeyboardInterrupt, ClaimLost):  # a copy that lost its claim writes nothing more
             raise
         except Exception as error:
-            self.fail(error)
-            raise RunFailed(reason_of(error)) from error
+            cause = self.cause(error)
+            self.fail(cause)
+            raise RunFailed(reason_of(cause)) from cause
+
+    def cause(self, error: Exception) -> Exception:
+        """An error in an update that comes after something was not finite is only the symptom."""
+        try:
+            self.meter.check()
+        except NotFinite as first:
+            first.__cause__ = error
+            return first
+        return error
 
     def train(self, stage: Stage) -> None:
         """The updates of one stage, evaluated at fixed progress."""

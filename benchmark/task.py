@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from benchmark import networks
+
+if TYPE_CHECKING:
+    from benchmark.spec import Resolved
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -78,8 +82,6 @@ class Task:
         module = self._factory()
         networks.initialise(module, self.seed, role)
         if self.network.weights:
-            from pathlib import Path
-
             networks.load_imagenet(module, self.network.name, Path(self.network.weights))
         if cut:
             module.last = nn.Identity()
@@ -137,3 +139,26 @@ class Task:
             return list(module(fused).split(sizes))
         with networks.per_domain(module, sizes):
             return list(module(fused).split(sizes))
+
+
+def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path | None = None) -> Task:
+    """The task of a resolved spec: what every method of this suite and tier is given."""
+    s = resolved.settings
+    weights = str((data_root or Path("data")) / "weights" / f"{s.network.name}.pth") if s.network.weights else ""
+    return Task(
+        num_classes=num_classes,
+        num_sources=1 if resolved.spec.standard == "combined" else len(resolved.spec.sources),
+        network=NetworkSpec(s.network.name, s.network.width, weights, s.network.image_size),
+        optimiser=OptimiserSpec(
+            s.optimiser.name,
+            {"extractor": s.optimiser.lr_extractor, "classifier": s.optimiser.lr_classifier},
+            s.optimiser.weight_decay,
+            s.optimiser.momentum,
+        ),
+        budget=s.updates,
+        seed=resolved.spec.seed,
+        batch_size=s.batch,
+        device=device,
+        lr_scale=resolved.hparams.lr_scale,
+        batch_norm=s.batch_norm,
+    )

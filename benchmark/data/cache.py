@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmark import files
 from benchmark.errors import UserError
 
 
@@ -49,40 +49,12 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     make_folder(path.parent)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        os.fchmod(handle, 0o666 & ~_UMASK)  # a temporary file is private by default; a shared cache is for all
-        os.close(handle)
-        temporary = Path(name)
-        try:
+        with files.replacing(path) as temporary:
             yield temporary
-            _flush(temporary)
-            os.replace(temporary, path)
-            _flush(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written ({error.strerror}). Free some room or give another folder: --data-root FOLDER."
         ) from None
-
-
-def _umask() -> int:
-    """The process's mask, which can be asked for only by setting it: once, at import, before there are threads."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
-
-
-_UMASK = _umask()
-
-
-def _flush(path: Path) -> None:
-    """What the system holds back of this file or folder goes to the disk now."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.failure import reason_of, write_failure
+from benchmark.faults import fault
 from benchmark.files import read_object
 from benchmark.spec import RunSpec
 
@@ -254,6 +255,7 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
             answer = ("held", str(error))
         except BaseException as error:
             answer = ("failed", reason_of(error))
+        fault("answer")
         try:
             pipe.send(answer)
         except OSError:
