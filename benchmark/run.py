@@ -51,6 +51,7 @@ def execute(
     checkpoint_seconds: float | None = None,
 ) -> Record:
     """Run `spec`, or go on with it, or return its record when it is done. Paths are no part of its identity."""
+    keep_freed_memory()
     resolved = resolve(spec)
     root = Path(data_root) if data_root else None
     with _quiet_torch(spec.threads, device):

@@ -86,7 +86,8 @@ class Task:
         if cut:
             module.last = nn.Identity()
         module.register_forward_pre_hook(self._count)
-        return module.to(self.device)
+        # channels-last weights pull the maps after them: pooling and narrow convolutions are several times faster
+        return module.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _count(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
         if module.training:
@@ -124,8 +125,8 @@ class Task:
         chosen = [p for p in wanted if not isinstance(p, Tensor) or p.requires_grad]
         if kind == "sgd":
             momentum = changes.pop("momentum", spec.momentum)
-            return torch.optim.SGD(chosen, lr=lr, weight_decay=decay, momentum=momentum, **changes)
-        return torch.optim.Adam(chosen, lr=lr, weight_decay=decay, **changes)
+            return torch.optim.SGD(chosen, lr=lr, weight_decay=decay, momentum=momentum, fused=True, **changes)
+        return torch.optim.Adam(chosen, lr=lr, weight_decay=decay, fused=True, **changes)
 
     def forward_domains(self, batches: Sequence[Tensor], extractor: nn.Module | None = None) -> list[Tensor]:
         """Features of each batch from one fused pass; batch-norm statistics per domain, running ones in this order.
