@@ -31,6 +31,7 @@ from benchmark.networks import seed_of
 from benchmark.provenance import commit, provenance
 from benchmark.records import Record
 from benchmark.spec import Resolved, RunSpec, canonical_json, resolve, settings_json
+from benchmark.speed import keep_freed_memory
 from benchmark.stages import Stage, divide
 from benchmark.task import make_task
 from benchmark.usage import Usage, state_hash
