@@ -72,6 +72,8 @@ def _against_all(evidence: Evidence, ours: s.Entry, rivals: list[s.Entry], targe
     worse = [e for (e, d), p in zip(tested, adjusted, strict=True) if d.mean < 0 and p < ALPHA]
     better = [e for (e, d), p in zip(tested, adjusted, strict=True) if d.mean > 0 and p < ALPHA]
     said = f"closest of {len(measured)} rivals: {closest.label} ({closest.standard}), {least.words()}"
+    if len(measured) < len(rivals):
+        said += f"; {len(rivals) - len(measured)} more rivals lack runs"
     if worse:
         return "not supported", said
     return ("supported" if len(better) == len(measured) else "undecided"), said
@@ -242,11 +244,11 @@ def zero_bound(claim: Claim) -> Result:
 def averages(_: Claim) -> Result:
     """Every printed average is the mean of its row, rounded."""
     wrong, every = reported.wrong_averages(), reported.averages()
-    listed = "; ".join(
-        f"Table {w.table} {w.block} {w.row}: {w.printed}, mean {w.mean:.3f}".replace("  ", " ") for w in wrong
-    )
-    said = f"{len(wrong)} of {len(every)} differ: {listed}" if wrong else f"all {len(every)} are right"
-    return ("not supported" if wrong else "supported"), said
+    if not wrong:
+        return "supported", f"all {len(every)} are right"
+    worst = max(wrong, key=lambda w: abs(w.difference))
+    where = f"Table {worst.table}, {worst.block}, {worst.row}: {worst.printed} printed, {worst.mean:.2f} the mean"
+    return "not supported", f"{len(wrong)} of {len(every)} differ, most of all {where}; the table averages lists them"
 
 
 def quoted(claim: Claim) -> Result:

@@ -86,10 +86,11 @@ def seed_averages(scores: pd.DataFrame, targets: Sequence[str]) -> pd.Series:
 
     scores: rows of one configuration with the columns `seed`, `target`, `score`.
     """
-    if scores.empty:
-        return pd.Series(dtype=float)
-    wide = scores.pivot_table(index="seed", columns="target", values="score").reindex(columns=list(targets))
-    return wide.dropna().mean(axis=1)
+    by_seed: dict[int, dict[str, float]] = {}
+    for seed, target, score in zip(scores["seed"], scores["target"], scores["score"], strict=True):
+        by_seed.setdefault(seed, {})[target] = score
+    whole = {seed: [found[t] for t in targets] for seed, found in by_seed.items() if all(t in found for t in targets)}
+    return pd.Series({seed: float(np.mean(values)) for seed, values in sorted(whole.items())}, dtype=float)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

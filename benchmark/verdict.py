@@ -38,7 +38,7 @@ class Verdict:
     @property
     def scope(self) -> str:
         """How far it reaches."""
-        if self.kind != "measured":
+        if self.kind != "measured" or not self.tier:
             return self.kind
         return "tier paper" if self.tier == "paper" else f"tier {self.tier}, direction only"
 
@@ -92,10 +92,9 @@ def table(found: list[Verdict]) -> Table:
         Column("verdict", "Verdict"),
         Column("scope", "Scope"),
         Column("evidence", "Evidence"),
-        Column("where", "Where"),
     )
     rows = tuple(
-        Row((words(v.text, v.id), words(v.answer), words(v.scope), words(v.words), words(v.where))) for v in found
+        Row((words(f"{v.text} ({v.where})", v.id), words(v.answer), words(v.scope), words(v.words))) for v in found
     )
     counts = pd.Series([v.answer for v in found]).value_counts()
     caption = (

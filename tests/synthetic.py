@@ -73,8 +73,9 @@ def write_run(
     a_zero: bool | None = None,
     artifacts: bool = False,
     points: int = 10,
+    salt: str = "",
 ) -> Path:
-    """One run directory; gives its path."""
+    """One run directory; gives its path. `salt` stands for settings that are in the run's identity and not in its spec."""
     s = load_suite(suite)
     split = split or s.default_split
     if sources is None:
@@ -84,7 +85,7 @@ def write_run(
         "target": target, "split": split, "seed": seed, "threads": threads, "overrides": dict(overrides or {}),
         "tuned": tuned, "data": fingerprint or f"fp-{suite}-{tier}-{split}",
     }  # fmt: skip
-    identity = canonical_json([spec, revision, protocol])
+    identity = canonical_json([spec, revision, protocol, salt])
     run_id = hashlib.sha256(identity.encode()).hexdigest()[:16]
     directory = root / suite / tier / run_id
     directory.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,17 @@ def write_run(
     elif status == "done":
         if artifacts:
             _artifacts(directory, rng, s.columns, target, len(s.classes), method)
-        _seal(directory, _document(spec, run_id, curve, title or TITLES.get(method, method), s, rng, locals()))
+        given = {
+            "protocol": protocol,
+            "revision": revision,
+            "note": note,
+            "generated": list(generated),
+            "commit": commit,
+        }
+        document = _document(
+            spec, run_id, curve, title or TITLES.get(method, method), s, rng, {**given, "dirty": dirty}
+        )
+        _seal(directory, document)
     return directory
 
 
@@ -138,8 +149,12 @@ def _curve(
         tnn = 120 - (40 if preset != "e" and method == "tsvdnet" else 20) * share
         diagnostics: dict[str, Any] = {}
         if method == "tsvdnet":
-            diagnostics = {"eta": float(min(1.0, share * 7)), "a_norm": 0.0 if zero else 3.5, "share_nonzero": 0.0 if zero else 0.9,
-                           "a_zero_whole_run": zero, "rank": [0] * 5 if zero else [5, 1, 1, 1, 1]}  # fmt: skip
+            diagnostics = {
+                "eta": float(min(1.0, share * 7)),
+                "a_norm": 0.0 if zero else 3.5,
+                "a_zero_whole_run": zero,
+                "rank": [0] * 5 if zero else [5, 1, 1, 1, 1],
+            }
         rows.append(
             {
                 "update": int(350 * share),
@@ -159,7 +174,7 @@ def _curve(
                 if method == "tsvdnet"
                 else {},
                 "diagnostics": diagnostics,
-            }  # fmt: skip
+            }
         )
     return rows
 
@@ -191,14 +206,14 @@ def _document(
         "diagnostics": last["diagnostics"],
         "probes": last["probes"],
         "weights": "0" * 64,
-        "data": {"fingerprint": spec["data"], "note": given["note"], "generated": list(given["generated"]), "target_forwarded": True},
+        "data": {"fingerprint": spec["data"], "note": given["note"], "generated": given["generated"], "target_forwarded": True},
         "cost": {
             "seconds": round(seconds, 3), "cpu_seconds": round(seconds * 1.05, 3), "peak_memory_mb": 512.5, "updates": 350,
             "eval_points": len(curve), "images_per_s": round(56000 / seconds, 2), "passes": passes,
             "seconds_at": [round(seconds * (i + 1) / len(curve), 3) for i in range(len(curve))],
         },
         "provenance": {
-            "commit": given["commit"], "dirty": given["dirty"], "versions": {"python": "3.11.9", "torch": "2.4.0", "numpy": "1.26.4"},
+            "commit": given["commit"], "dirty": given["dirty"], "versions": {"python": "3.11.9", "torch": "2.4.0"},
             "hardware": "a processor ×2", "device": "cpu", "threads": spec["threads"], "started": "2024-05-01T10:00:00+00:00",
             "finished": "2024-05-01T10:00:12+00:00", "host_kind": "local", "restarts": 0,
         },

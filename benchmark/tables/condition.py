@@ -178,8 +178,7 @@ def _with_overrides(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _only(runs: pd.DataFrame, column: str, wanted: Any, plural: str, option: str, suite: Suite) -> pd.DataFrame:
     """The runs with `column` = `wanted`, or the only value there is; else a refusal that lists the values."""
-    known = runs[column].dropna()
-    counts = known.value_counts()
+    counts = _counts(runs[column])
     if wanted is not None:
         if wanted not in counts.index:
             raise unknown(f"run of suite {suite.name} with {option}", wanted, [str(v) for v in counts.index])
@@ -191,6 +190,12 @@ def _only(runs: pd.DataFrame, column: str, wanted: Any, plural: str, option: str
             f"Add {option} {counts.index[0]}"
         )
     return runs
+
+
+def _counts(column: pd.Series) -> pd.Series:
+    """Values with their numbers of runs, the most frequent first, equals in the order of their names."""
+    counts = column.dropna().value_counts()
+    return counts.loc[sorted(counts.index, key=lambda value: (-counts[value], str(value)))]
 
 
 def _matching(runs: pd.DataFrame, data: str, suite: Suite) -> pd.DataFrame:
@@ -211,7 +216,7 @@ def _latest(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _only_settings(runs: pd.DataFrame, settings: dict[str, Any] | None, suite: Suite) -> pd.DataFrame:
     """Runs with exactly these `run.` overrides; by default those without any, or the only ones there are."""
-    counts = runs["run_settings"].value_counts()
+    counts = _counts(runs["run_settings"])
     if settings is None:
         wanted = "{}" if "{}" in counts.index else counts.index[0]
         if wanted != "{}" and len(counts) > 1:

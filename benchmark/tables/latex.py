@@ -80,7 +80,7 @@ def escape(text: str) -> str:
 TEXT_WIDTH = 460.0  # points: a two-column article's, with a little air
 COLUMN_WIDTH = 222.0
 ROWS = 40  # more, under a long caption, do not fit a page at this size
-_CHARACTER, _DIGIT = 4.2, 3.75  # points: the mean character of words and of numbers in a 7-point line
+_CHARACTER, _DIGIT = 4.2, 3.6  # points: the mean character of words and of numbers in a 7-point line
 _GAP = 4.0
 _WRAP = 44  # characters: longer words of a text column are broken into lines
 
@@ -93,7 +93,7 @@ def latex(table: Table) -> str:
     narrow = sum(shape.width for shape in columns) <= COLUMN_WIDTH
     panels = _panels(columns, COLUMN_WIDTH if narrow else TEXT_WIDTH)
     star = "" if narrow else "*"
-    pieces = _pieces(table, ROWS // len(panels))
+    pieces = _pieces(table, columns, ROWS // len(panels))
     lines = [r"% \usepackage{booktabs} \usepackage{siunitx}  % siunitx version 3"]
     for i, rows in enumerate(pieces):
         caption = rf"\textbf{{{escape(table.title)}.}} {escape(' '.join(table.caption))}"
@@ -118,10 +118,21 @@ def _label(table: Table) -> str:
     return "-".join(filter(None, [table.suite, str(table.facts.get("tier", "")), table.kind]))
 
 
-def _pieces(table: Table, size: int) -> list[list[Row]]:
-    """Rows in floats of at most a page."""
-    rows = list(table.rows)
-    return [rows[i : i + size] for i in range(0, len(rows), size)] or [[]]
+def _pieces(table: Table, shapes: list[_Shape], limit: int) -> list[list[Row]]:
+    """Rows in floats of at most `limit` lines; a wrapped cell takes several."""
+    pieces: list[list[Row]] = [[]]
+    used = 0
+    for row in table.rows:
+        lengths = [
+            len(cell.words) * _CHARACTER / s.width for cell, s in zip(row.cells, shapes, strict=True) if s.wrapped
+        ]
+        lines = max([1, *(math.ceil(1.1 * length) for length in lengths)])
+        if used + lines > limit and pieces[-1]:
+            pieces.append([])
+            used = 0
+        pieces[-1].append(row)
+        used += lines
+    return pieces
 
 
 def _panels(shapes: list[_Shape], limit: float) -> list[list[int]]:
@@ -193,7 +204,7 @@ def _column(column: Column, shape: _Shape) -> str:
     if not column.numeric:
         return "l"
     value = f"S[table-format={shape.value}]"
-    return rf"{value}@{{$\,\pm\,$}}S[table-format={shape.spread}]" if shape.spread else value
+    return rf"{value}@{{$\pm$}}S[table-format={shape.spread}]" if shape.spread else value
 
 
 def _head(column: Column, shape: _Shape) -> str:
@@ -219,6 +230,6 @@ def _cell(column: Column, cell: Cell, shape: _Shape) -> str:
     # An underlined number, or one without ± among numbers with it, is boxed to the width of its column by hand.
     boxed = rf"\tablenum[table-format={shape.value}]{{{value}}}"
     if spread:
-        boxed += rf"$\,\pm\,$\tablenum[table-format={shape.spread}]{{{spread}}}"
+        boxed += rf"$\pm$\tablenum[table-format={shape.spread}]{{{spread}}}"
     boxed = {"second": rf"\underline{{{boxed}}}", "best": rf"\bfseries {boxed}"}.get(cell.mark, boxed)
     return rf"\multicolumn{{2}}{{c}}{{{boxed}}}" if shape.spread else f"{{{boxed}}}"

@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from benchmark.tables.table import Cell, Column, Table, cell_text
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&$])")
 
 
 def escape(text: str) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmark import stats
+from benchmark.errors import UserError
 from benchmark.files import read_json
 from benchmark.tables.condition import Condition
 from benchmark.tables.table import Cell, Row, words
@@ -28,7 +30,7 @@ BLOCKS = {
     "multi-source": "Multi-Source",
     "upper-bound": "Upper bound (not a competitor)",
 }
-KEY = ["method", "preset", "standard", "split", "own", "tuned", "revision"]
+KEY = ["method", "preset", "standard", "split", "own", "tuned", "revision", "some"]
 _ORDER = {name: i for i, (name, _, _) in enumerate(BUILT_IN)}
 
 
@@ -43,10 +45,12 @@ class Entry:
     own: str
     tuned: str
     revision: str
+    some: str  # the sources, when they are not all other domains
     title: str
     runs: pd.DataFrame = field(repr=False)
     label: str = ""
     label_free: bool = False
+    _scores: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -68,31 +72,61 @@ class Entry:
         competes = self.standard != "upper-bound" and not self.label_free
         return Row((words(self.label, self.name), *cells), self.block, competes, self.split, tuple(notes))
 
-    @property
+    @cached_property
     def done(self) -> pd.DataFrame:
         """The finished runs."""
         return self.runs[self.runs["status"] == "done"]
 
     def scores(self, rule: str) -> pd.DataFrame:
         """Finished runs: seed, target, score (and sources)."""
-        return self.done[["seed", "target", "sources", "path"]].assign(score=self.done[rule].astype(float))
+        if rule not in self._scores:
+            kept = self.done[["seed", "target", "sources", "path"]]
+            self._scores[rule] = kept.assign(score=self.done[rule].astype(float))
+        return self._scores[rule]
 
 
 def entries(runs: pd.DataFrame) -> list[Entry]:
     """All rows that the runs make, in the order of the paper's blocks and methods, labelled so that no two are alike."""
     runs = runs.assign(
-        preset=runs["preset"].fillna(""), tuned=runs["tuned"].fillna(""), revision=_revisions(runs), own=runs["own"]
+        preset=runs["preset"].fillna(""),
+        tuned=runs["tuned"].fillna(""),
+        revision=_revisions(runs),
+        some=_some_sources(runs),
     )
     titles = dict(zip(runs["method"], runs["title"], strict=True))
     titles.update({m: t for m, t in zip(runs["method"], runs["title"], strict=True) if isinstance(t, str) and t})
     found = []
     for key, part in runs.groupby(KEY, sort=False):
-        method, preset, standard, split, own, tuned, revision = map(str, key)
+        method, preset, standard, split, own, tuned, revision, some = map(str, key)
         title = titles.get(method)
         named = title if isinstance(title, str) and title else _title(method)
-        found.append(Entry(method, preset, standard, split, own, tuned, revision, named, part))
+        found.append(Entry(method, preset, standard, split, own, tuned, revision, some, named, part))
+        _no_twins(found[-1])
     found.sort(key=_rank)
     return _labelled(found)
+
+
+def _some_sources(runs: pd.DataFrame) -> list[str]:
+    """`mt+sv` for a run that had fewer sources than there are; empty for the usual ones and for single sources."""
+    usual = runs.groupby("target")["sources"].agg(
+        lambda column: max(map(str, column), key=lambda text: text.count(","))
+    )
+    several = runs["standard"].isin(["multi-source", "combined"])
+    differs = several & (runs["sources"] != runs["target"].map(usual))
+    return [str(s).replace(",", "+") if d else "" for s, d in zip(runs["sources"], differs, strict=True)]
+
+
+def _no_twins(entry: Entry) -> None:
+    """Two finished runs for one cell and seed differ in something that is not in their spec: the suite file."""
+    place = ["sources", "target", "seed"]
+    twins = entry.done[entry.done.duplicated(place, keep=False)]
+    if len(twins):
+        first = twins[(twins[place] == twins[place].iloc[0]).all(axis=1)]
+        raise UserError(
+            f"There are {len(first)} finished runs of {entry.name} for target {first['target'].iloc[0]}, seed "
+            f"{first['seed'].iloc[0]}: {', '.join(first['run_id'])}. The settings of the suite changed between them, and "
+            "one table shows one of them. Keep the runs of one in a results folder of their own"
+        )
 
 
 def _revisions(runs: pd.DataFrame) -> pd.Series:
@@ -133,6 +167,7 @@ def _labelled(found: Sequence[Entry]) -> list[Entry]:
     for e in found:
         parts = [f"{e.title}:{e.preset}" if e.preset else e.title]
         parts += [f"[{_changes(e.own)}]"] if not e.plain else []
+        parts += [f"from {e.some}"] if e.some else []
         parts += [f"on {e.split}"] if len(splits) > 1 else []
         parts += ["tuned" if e.tuned else "untuned"] if len(tuned) > 1 else []
         parts += [f"rev. {e.revision}"] if len(revisions[e.method]) > 1 else []
@@ -155,9 +190,9 @@ def _changes(own: str) -> str:
 # -- cells ------------------------------------------------------------------------------------------------------------
 
 
-def cell(scores: pd.Series, detail: str = "") -> Cell:
+def cell(scores: Sequence[float] | pd.Series, detail: str = "") -> Cell:
     """Mean ± standard deviation over seeds; one seed has no spread."""
-    values = scores.to_numpy(dtype=float)
+    values = np.asarray(scores, dtype=float)
     spread = float(values.std(ddof=1)) if values.size > 1 else float("nan")
     return Cell(value=float(values.mean()), spread=spread, n=int(values.size), detail=detail)
 
@@ -177,12 +212,12 @@ def missing(runs: pd.DataFrame) -> Cell:
 def target_cells(entry: Entry, condition: Condition) -> dict[str, Cell]:
     """One cell a target."""
     scores = entry.scores(condition.selection)
-    by_target = {str(t): part for t, part in scores.groupby("target")}
-    cells = {}
-    for target in condition.targets:
-        part = by_target.get(target)
-        cells[target] = missing(entry.runs[entry.runs["target"] == target]) if part is None else cell(part["score"])
-    return cells
+    by_target: dict[str, list[float]] = {}
+    for target, score in zip(scores["target"], scores["score"], strict=True):
+        by_target.setdefault(target, []).append(score)
+    lacking = [t for t in condition.targets if t not in by_target]
+    gaps = {t: missing(entry.runs[entry.runs["target"] == t]) for t in lacking}
+    return {t: gaps[t] if t in gaps else cell(by_target[t]) for t in condition.targets}
 
 
 def average(entry: Entry, condition: Condition, targets: Sequence[str]) -> Cell:
@@ -226,14 +261,16 @@ def choose_source(entry: Entry, condition: Condition, label_free: bool) -> tuple
         scores = scores.assign(merit=[unsupervised_score(p) for p in scores["path"]])
     else:
         scores = scores.assign(merit=scores["score"])
-    merit = scores.groupby(["target", "sources"], sort=False)["merit"].mean().dropna()
+    merit = scores.groupby(["target", "sources"])["merit"].mean().dropna().to_dict()
+    order = {domain: i for i, domain in enumerate(condition.targets)}
     chosen: dict[str, str] = {}
-    for target, part in merit.groupby(level="target", sort=False):
-        chosen[str(target)] = str(part.idxmax()[1])
+    for target, source in sorted(merit, key=lambda pair: order.get(pair[1], len(order))):  # equals: the first column
+        if target not in chosen or merit[target, source] > merit[target, chosen[target]]:
+            chosen[target] = source
     keep = entry.runs["sources"] == entry.runs["target"].map(chosen)
     undecided = ~entry.runs["target"].isin(list(chosen))
     label = f"{entry.label} (unsup)" if label_free else entry.label
-    return replace(entry, runs=entry.runs[keep | undecided], label=label, label_free=label_free), chosen
+    return replace(entry, runs=entry.runs[keep | undecided], label=label, label_free=label_free, _scores={}), chosen
 
 
 def candidates(entry: Entry, condition: Condition) -> str:

@@ -1,0 +1,189 @@
+"""Each claim is decided by its stated test, and by nothing less than the seeds it needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmark import claims, evidence, records, stats, verdict
+from benchmark.errors import UserError
+from tests.synthetic import write_run, write_study
+
+EMPTY = pd.DataFrame(columns=records.COLUMNS)
+
+
+def judged(frame: pd.DataFrame, **options: str) -> dict[str, verdict.Verdict]:
+    return {v.id: v for v in verdict.judge(frame, **options)}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, verdict.Verdict]:
+    root = tmp_path_factory.mktemp("claims")
+    write_study(root, ["source-only", "source-only:bn", "m3sda", "tsvdnet:e", "tsvdnet:et"])
+    write_study(root, ["tsvdnet"], artifacts=True)
+    write_study(root, ["m3sda"], standard="single-best", targets=["mm"])
+    return judged(records.load(root))
+
+
+def test_without_records_only_algebra_and_arithmetic_are_decided():
+    found = judged(EMPTY)
+    decided = {v.id: v.answer for v in found.values() if v.answer != "undecided"}
+    assert decided == {
+        "tnn-forty-six": "not supported",
+        "low-rank-active-by-algebra": "not supported",
+        "low-rank-active-by-algebra-pacs": "not supported",
+        "averages-are-row-means": "not supported",
+        "quoted-differences": "supported",
+    }
+    assert found["digits-average"].words == "not measured: no records"
+    assert "11 of 45 differ" in found["averages-are-row-means"].words
+
+
+def test_bounds_are_those_of_the_proof():
+    found = judged(EMPTY)
+    assert "70.7 (rotated), 50 (unrotated)" in found["tnn-forty-six"].words
+    assert "no singular value exceeds 70.7; the threshold λ/η_max is 1000" in found["low-rank-active-by-algebra"].words
+    assert "37.0; the threshold λ/η_max is 10000" in found["low-rank-active-by-algebra-pacs"].words
+    assert "15696." in found["low-rank-active-by-algebra-domainnet"].words
+    assert found["low-rank-active-by-algebra-domainnet"].answer == "undecided"
+
+
+def test_measured_claims_follow_the_records(study: dict[str, verdict.Verdict]):
+    answers = {k: v.answer for k, v in study.items()}
+    assert answers["digits-average"] == "supported"
+    assert answers["entropy-helps"] == "supported"
+    assert answers["entropy-helps-beyond-batch-norm"] == "supported"
+    assert answers["tensor-adds-four"] == "supported"  # synthetic +T is worth 4.5 with a small spread
+    assert answers["tensor-on-mm"] == "not supported"  # 4.5 points, and the claim is more than 10
+    assert answers["uncertainty-adds"] == "supported"
+    assert answers["tnn-falls"] == "supported"
+    assert answers["low-rank-active-measured"] == "not supported"
+    assert answers["svhn-less-certain"] == "supported"
+    assert answers["noise-spreads-uncertainty"] == "supported"
+    assert answers["pacs-average"] == "undecided"
+
+
+def test_a_small_tier_speaks_of_direction_only_and_untuned_wins_are_said_to_be_so(study: dict[str, verdict.Verdict]):
+    assert study["digits-average"].scope == "tier mini, direction only"
+    assert "untuned, so a win is not a finding" in study["digits-average"].words
+    assert "closest of 4 rivals: M³SDA (multi-source)" in study["digits-average"].words
+    assert study["tnn-forty-six"].scope == "algebra"
+
+
+def test_a_claim_on_another_split_says_so(study: dict[str, verdict.Verdict]):
+    assert "(on split part; the paper's is all)" in study["entropy-helps"].words
+
+
+def test_two_seeds_decide_nothing(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "tsvdnet", "tsvdnet:e"], seeds=(0, 1))
+    found = judged(records.load(tmp_path))
+    assert {found[k].answer for k in ("digits-average", "digits-everywhere", "entropy-helps", "uncertainty-adds")} == {
+        "undecided"
+    }
+
+
+def test_a_beaten_method_is_not_supported(tmp_path: Path):
+    for seed in range(3):
+        for target in ("mm", "mt", "up", "sv", "syn"):
+            write_run(tmp_path, "tsvdnet", target, seed, accuracy=50 + 0.1 * seed)
+            write_run(tmp_path, "m3sda", target, seed, accuracy=60 + 0.11 * seed)
+    found = judged(records.load(tmp_path))
+    assert found["digits-average"].answer == "not supported"
+    assert found["digits-everywhere"].answer == "not supported"
+    assert "beaten on mm, mt, up, sv, syn" in found["digits-everywhere"].words
+
+
+def test_many_rivals_are_adjusted_for(tmp_path: Path):
+    # Against one rival p is about 0.03; among four the same difference is not enough.
+    for seed, shift in enumerate((1.0, 2.0, 1.7)):
+        write_run(tmp_path, "tsvdnet", "mm", seed, accuracy=50 + shift)
+        write_run(tmp_path, "m3sda", "mm", seed, accuracy=50)
+    one = evidence._against_all
+    frame = records.load(tmp_path)
+    assert _answer(frame, one) == "supported"
+    for rival in ("mdda", "dctn", "mdan"):
+        for seed, shift in enumerate((0.0, 0.3, 0.1)):
+            write_run(tmp_path, rival, "mm", seed, accuracy=50 + shift)
+    assert _answer(records.load(tmp_path), one) == "undecided"
+
+
+def _answer(frame: pd.DataFrame, test) -> str:  # type: ignore[no-untyped-def]
+    from benchmark.tables.condition import narrow
+    from benchmark.tables.scores import rows_to_show
+
+    runs, condition = narrow(frame, "digits")
+    seen = evidence.Evidence(rows_to_show(runs, condition), condition)
+    ours = seen.row("tsvdnet")
+    assert ours is not None
+    return test(seen, ours, evidence._rivals(seen, ours, evidence.ALL), "mm")[0]
+
+
+def test_each_tier_is_judged_apart(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "tsvdnet:e"])
+    write_study(tmp_path, ["source-only", "tsvdnet:e"], tier="lite", seeds=(0, 1))
+    found = [v for v in verdict.judge(records.load(tmp_path)) if v.id == "entropy-helps"]
+    assert [(v.tier, v.answer) for v in found] == [("lite", "undecided"), ("mini", "supported")]
+    only = [v for v in verdict.judge(records.load(tmp_path), tier="mini") if v.id == "entropy-helps"]
+    assert [v.tier for v in only] == ["mini"]
+
+
+def test_mixed_records_leave_a_claim_undecided_with_the_reason(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "tsvdnet:e"])
+    write_run(tmp_path, "source-only", "mm", 7, fingerprint="other")
+    found = judged(records.load(tmp_path))["entropy-helps"]
+    assert found.answer == "undecided"
+    assert "mix data fingerprints" in found.words
+
+
+def test_single_best_rivals_count_on_qdr(tmp_path: Path):
+    for seed in range(3):
+        write_run(tmp_path, "tsvdnet", "qdr", seed, suite="domainnet", accuracy=16.5 + 0.1 * seed, generated=())
+        for source, value in (("clp", 12.0), ("rel", 16.2)):
+            write_run(tmp_path, "dan", "qdr", seed, suite="domainnet", standard="single-best", sources=[source],
+                      accuracy=value + 0.11 * seed, generated=())  # fmt: skip
+    found = judged(records.load(tmp_path))["no-negative-transfer-on-qdr"]
+    assert found.answer == "supported"
+    assert "DAN (single-best), +0.2" in found.words
+
+
+@pytest.mark.parametrize(
+    "values, tier, expected",
+    [
+        ([0.1, 0.2, 0.15], "paper", "reproduced"),
+        ([5.1, 5.2, 5.15], "paper", "differs"),
+        ([-5.1, -5.2, -5.15], "paper", "differs"),
+        ([0.9, 1.1, 1.0], "paper", "undecided"),
+        ([0.1, 0.2], "paper", "undecided"),
+        ([0.1, 0.2, 0.15], "lite", "direction only"),
+        ([], "paper", "not measured"),
+    ],
+)
+def test_cells_are_reproduced_within_the_margin(values: list[float], tier: str, expected: str):
+    assert claims.cell_verdict(stats.t_interval(values), tier) == expected
+
+
+def test_every_claim_names_a_known_test_and_ids_are_unique():
+    found = claims.claims()
+    assert len({c.id for c in found}) == len(found)
+    assert {c.test for c in found} <= set(evidence.MEASURED) | set(evidence.ARITHMETIC)
+    assert claims.margin() == 1.0
+
+
+def test_a_claims_file_with_a_hole_is_answered_in_words(tmp_path: Path):
+    file = tmp_path / "claims.toml"
+    file.write_text('[[claim]]\nid = "x"\n')
+    with pytest.raises(UserError, match="lacks text, where, test"):
+        claims.claims(file)
+    with pytest.raises(UserError, match="lacks the key 'base'"):
+        claims.Claim("x", "t", "w", "gain", options={"ours": "tsvdnet"})["base"]
+    file.write_text("= 1")
+    with pytest.raises(UserError, match="not valid TOML"):
+        claims._document.__wrapped__(file)
+
+
+def test_the_table_of_verdicts_counts_the_answers(study: dict[str, verdict.Verdict]):
+    table = verdict.table(list(study.values()))
+    assert len(table.rows) == len(study)
+    assert "not supported" in table.caption[0]
