@@ -21,7 +21,7 @@ from filelock import FileLock
 from benchmark.data import archive
 from benchmark.data.cache import make_folder, write_json
 from benchmark.data.download import DiskFull, MirrorFailed, Patience, Resumable, Tell, is_full
-from benchmark.data.prepared import hash_file
+from benchmark.data.prepared import hash_file, writable
 from benchmark.data.sources import Source
 from benchmark.errors import UserError
 
@@ -62,7 +62,7 @@ def fetch_all(
 def fetch(source: Source, root: Path, *, patience: Patience | None = None, tell: Tell | None = None) -> Fetched:
     """One file: there already and right, or from the first mirror that gives it whole."""
     path = source.path(root)
-    _writable(root)
+    writable(root)
     make_folder(path.parent)
     pooch.get_logger().setLevel("WARNING")
     try:
@@ -76,12 +76,6 @@ def fetch(source: Source, root: Path, *, patience: Patience | None = None, tell:
         ) from full
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
-
-
-def _writable(root: Path) -> None:
-    """A data folder that nobody may write by its mode is left alone, even by an administrator."""
-    if root.is_dir() and not (os.access(root, os.W_OK) and root.stat().st_mode & 0o222):
-        raise UserError(f"The data folder {root} is read-only. Give one that can be written: --data-root FOLDER.")
 
 
 def _here(source: Source, path: Path) -> Fetched | None:

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 READINGS = ("transductive", "split")
 LISTS = ("cleaned", "original")
+VERSIONS = {  # pictures in both lists; the other domains are the same in both versions
+    "clipart": {"cleaned": 48_129, "original": 48_837},
+    "painting": {"cleaned": 72_266, "original": 75_759},
+}
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # torchvision's ImageNet weights want these
 MIN_SCALE = 0.7  # ours: smallest share of the area that a training crop keeps (DomainBed's value)
 FROZEN = "effnet-lite0-tail"  # the network that is fed activations instead of pixels
@@ -206,6 +210,13 @@ def _listed(info: DomainInfo, root: Path, classes: Sequence[str], version: str) 
         raise UserError(_nothing(root, info.name, "domainnet"))
     train, test = (read_list(lists[part]) for part in PARTS)
     items = train + test
+    other = [v for v in LISTS if v != version and VERSIONS.get(info.name, {}).get(v) == len(items)]
+    if other:
+        raise UserError(
+            f"{lists['train']} and its test list hold {len(items):,} pictures: they are the {other[0]} lists, and the "
+            f"{version} ones are asked for. Type: --set run.options.lists={other[0]}, or get the others: python -m "
+            f"benchmark data fetch --suite domainnet --lists {version} --data-root {root.parent}"
+        )
     beyond = [item for item in items if item.label >= len(classes)]
     if beyond:
         raise UserError(

@@ -42,6 +42,12 @@ def suite_folder(reader: str, data_root: Path | None) -> Path:
     return folder
 
 
+def writable(root: Path) -> None:
+    """A data folder that nobody may write by its mode is left alone, even by an administrator."""
+    if root.is_dir() and not (os.access(root, os.W_OK) and root.stat().st_mode & 0o222):
+        raise UserError(f"The data folder {root} is read-only. Give one that can be written: --data-root FOLDER.")
+
+
 def check_words(reader: str, root: Path) -> str:
     """What to type to see everything that is wrong at once."""
     return f"Type: python -m benchmark data check --suite {reader} --data-root {root}"
