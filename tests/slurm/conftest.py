@@ -31,6 +31,18 @@ PROFILE = {
 }
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A test that fails shows what its tasks printed."""
+    report = (yield).get_result()
+    if report.when == "call" and report.failed:
+        for name in ("bench", "bare_bench", "limited"):
+            bench = getattr(item, "funcargs", {}).get(name)
+            bench = bench[0] if isinstance(bench, tuple) else bench
+            if bench is not None:
+                report.sections.append((f"tasks of {name}", bench.logs()))
+
+
 def wait_for(what: str, question: Callable[[], Any], seconds: float = 300) -> Any:
     """The first true answer; a failure that says what was waited for."""
     deadline = time.monotonic() + seconds
@@ -210,7 +222,10 @@ def bare_bench(bare_cluster: Cluster, code: Path, tmp_path: Path) -> Bench:
 
 
 # The run that all interruption tests interrupt, and what it gives when nobody does.
-PACED = ("--methods", f"{METHODS}:Paced", "--targets", "up", "--limit-steps", "60", "--set", "run.eval_points=3")
+SMALL = {"eval_points": 3, "batch": 8, "val_images": 20, "unsup_images": 40, "network.width": 1 / 32}
+PACED = ("--methods", f"{METHODS}:Paced", "--targets", "up", "--limit-steps", "60", *(
+    word for key, value in SMALL.items() for word in ("--set", f"run.{key}={value}")
+))  # fmt: skip
 
 
 @pytest.fixture(scope="session")
