@@ -4,6 +4,7 @@ network of a few channels, a dozen updates; run in forked processes, which start
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from benchmark import records
+from benchmark.data import fingerprint
 from benchmark.records import Record
 from benchmark.run import execute
-from benchmark.spec import RunSpec
+from benchmark.spec import RunSpec, load_suite
 
 SUITE = """
 name = "small"
@@ -77,19 +79,14 @@ class Small:
         """In this process."""
         return execute(spec, results=results, data_root=self.data, **options)
 
-    def run_id(self, spec: RunSpec) -> str:
-        """Of a spec that has not seen its data."""
-        import dataclasses
-
-        from benchmark.data import fingerprint
-        from benchmark.spec import load_suite
-
+    def bound(self, spec: RunSpec) -> RunSpec:
+        """The spec with the fingerprint of its data, as a plan makes it."""
         mark = fingerprint(load_suite(spec.suite), spec.tier, spec.split, self.data)
-        return dataclasses.replace(spec, data=mark).run_id
+        return dataclasses.replace(spec, data=mark)
 
     def directory(self, spec: RunSpec, results: Path) -> Path:
         """Where the run of `spec` lies."""
-        return records.run_directory(results, spec, self.run_id(spec))
+        return records.run_directory(results, spec, self.bound(spec).run_id)
 
     # -- in another process -----------------------------------------------------------------------------------------
 

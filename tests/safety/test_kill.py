@@ -40,7 +40,7 @@ class Untouched:
 
 @pytest.fixture(scope="module")
 def untouched(small: Small, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Untouched]:
-    yield Untouched(small, tmp_path_factory.mktemp("untouched"))
+    return Untouched(small, tmp_path_factory.mktemp("untouched"))
 
 
 def kill_and_compare(small: Small, untouched: Untouched, folder: Path, number: int) -> int:
