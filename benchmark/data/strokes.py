@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -78,11 +77,11 @@ def silhouette(parts: Sequence[Part]) -> Image.Image:
 def by_hand(part: Part, rng: np.random.Generator, tremor: float, step: float = 0.05) -> np.ndarray:
     """The part's border as a hand draws it: points every `step`, off by up to `tremor`, closed but not exactly."""
     points = part.points if part.width else np.concatenate([part.points, part.points[:1]])
-    pieces = []
-    for a, b in itertools.pairwise(points):
-        n = max(1, round(math.dist(a, b) / step))
-        pieces.append(a + (b - a) * (np.arange(n) / n)[:, None])
-    dense = np.concatenate([*pieces, points[-1:]])
+    steps = points[1:] - points[:-1]
+    counts = np.maximum(1, np.rint(np.sqrt((steps * steps).sum(1)) / step)).astype(int)
+    edge = np.repeat(np.arange(len(steps)), counts)
+    share = (np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts, counts)) / counts[edge]
+    dense = np.concatenate([points[edge] + steps[edge] * share[:, None], points[-1:]])
     return dense + rng.uniform(-tremor, tremor, dense.shape)
 
 
@@ -122,8 +121,7 @@ def relief(mask: Image.Image, rng: np.random.Generator) -> np.ndarray:
 
 def brushed(picture: Image.Image, rng: np.random.Generator, strokes: int, length: float, width: float) -> Image.Image:
     """The picture again in brush strokes along a slowly turning direction, each of the colour under its middle."""
-    colours = np.asarray(picture)
-    canvas = picture.filter(ImageFilter.GaussianBlur(2))
+    canvas = picture.filter(ImageFilter.BoxBlur(2))
     draw = ImageDraw.Draw(canvas)
     places = rng.uniform(0, CANVAS, (strokes, 2))
     base, bend_x, bend_y = rng.uniform(0, math.pi), rng.uniform(-2, 2), rng.uniform(-2, 2)
@@ -132,9 +130,10 @@ def brushed(picture: Image.Image, rng: np.random.Generator, strokes: int, length
         rng.uniform(0.6, 1.4, strokes),
         rng.uniform(-20, 20, (strokes, 3)),
     )
-    for k, (x, y) in enumerate(places.tolist()):
-        angle = base + bend_x * x / CANVAS + bend_y * y / CANVAS + turn[k]
-        dx, dy = math.cos(angle) * length * size[k] / 2, math.sin(angle) * length * size[k] / 2
-        r, g, b = np.clip(colours[int(y), int(x)] + shade[k], 0, 255).astype(int).tolist()
-        draw.line((x - dx, y - dy, x + dx, y + dy), fill=(r, g, b), width=max(2, round(width * size[k])))
+    column, row = places.astype(int).T
+    colours = np.clip(np.asarray(picture)[row, column] + shade, 0, 255).astype(int).tolist()
+    angles = (base + (bend_x * places[:, 0] + bend_y * places[:, 1]) / CANVAS + turn).tolist()
+    for (x, y), colour, angle, scale in zip(places.tolist(), colours, angles, size.tolist(), strict=True):
+        dx, dy = math.cos(angle) * length * scale / 2, math.sin(angle) * length * scale / 2
+        draw.line((x - dx, y - dy, x + dx, y + dy), fill=tuple(colour), width=max(2, round(width * scale)))
     return canvas
