@@ -55,7 +55,7 @@ def execute(
     keep_freed_memory()
     resolved = resolve(spec)
     root = Path(data_root) if data_root else None
-    with _quiet_torch(spec.threads, device):
+    with quiet_torch(spec.threads, device):
         dataset = data.load(resolved.suite, spec.tier, spec.split, root, resolved.settings.options)
         if spec.data and spec.data != dataset.fingerprint:
             raise RunFailed(f"the data has fingerprint {dataset.fingerprint}, the spec was made for {spec.data}")
@@ -110,7 +110,7 @@ def begin(
 
 
 @contextlib.contextmanager
-def _quiet_torch(threads: int, device: str) -> Iterator[None]:
+def quiet_torch(threads: int, device: str) -> Iterator[None]:
     """Threads as the spec says (sums depend on them), deterministic algorithms; put back afterwards."""
     before, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     if device.startswith("cuda"):

@@ -52,7 +52,7 @@ def quiet() -> bool:
     return not sys.stderr.isatty() or bool(os.environ.get("CI"))
 
 
-for _verbs in ("runs", "keep", "data", "look", "study", "cluster", "care"):
+for _verbs in ("runs", "keep", "data", "look", "explain", "study", "cluster", "care", "speed"):
     try:
         importlib.import_module(f"benchmark.cli.{_verbs}")
     except ModuleNotFoundError as _missing:
