@@ -76,7 +76,11 @@ class TSVDNet(Method):
             self.optimisers["uncertainty"] = task.optimiser(self.head, heads)
 
         self.shape = aux.slice_shape(classes, domains, h.rotation)
-        self.scale = task.feature_dim / h.kernel_dim if h.kernel_dim and h.distance == "mean" else 1.0
+        self.length = 1.0 if h.normalise == "never" else h.unit_scale
+        width = task.feature_dim / h.kernel_dim if h.kernel_dim and h.distance == "mean" else 1.0
+        self.scale = (
+            width / self.length**2
+        )  # of the kernel's distances: as if features had length 1 and kernel_dim entries
         self.lam = self._active_lam() if h.lam_rule == "active" else h.lam
         self.eta, self.updates, self.updates_at_max = h.eta0, 0, 0
         self.sigmas: list[Tensor] = []  # of the last batch of each domain, for the diagnostics
@@ -94,9 +98,7 @@ class TSVDNet(Method):
         forwarded = self.task.forward_domains([*(batch.images for batch in sources), target.images])
         with full_precision(self.task.device):  # half precision, if any, is for the extractor
             sizes = [len(f) for f in forwarded]
-            fused = torch.cat(forwarded).float()
-            if h.normalise != "never":
-                fused = F.normalize(fused)
+            fused = self._normalised(torch.cat(forwarded).float(), at_test=False)
             logits = self.classifier(fused).split(sizes)
             p = logits[-1].softmax(1)
             y_target = pseudo_labels(p.detach(), h.pseudo, h.max_entropy if h.pseudo == "entropy" else h.tau)
@@ -208,19 +210,19 @@ class TSVDNet(Method):
     def _active_lam(self) -> float:
         """λ of the preset `:active`, from the similarity that two orthogonal unit prototypes have."""
         h, task = self.hparams, self.task
-        pair = torch.eye(2, task.feature_dim, dtype=torch.float64)
+        pair = self.length * torch.eye(2, task.feature_dim, dtype=torch.float64)
         floor = gaussian_similarity(pair, h.gamma, h.distance, self.scale)[0, 1].item()
         return aux.active_lam(h.prox, task.num_classes, task.num_sources + 1, h.eta_max, floor, h.rotation)
 
     # -- what the loop asks ----------------------------------------------------------------------------------------
 
-    def _seen_at_test(self, images: Tensor) -> Tensor:
-        """Features as the heads see them at test time (D11)."""
-        f = self.extractor(images)
-        return F.normalize(f) if self.hparams.normalise == "always" else f
+    def _normalised(self, f: Tensor, at_test: bool) -> Tensor:
+        """Features (N, F) as the heads see them: of length `unit_scale`, or as they are (D11)."""
+        unit = ("always",) if at_test else ("always", "training")
+        return self.length * F.normalize(f) if self.hparams.normalise in unit else f
 
     def probabilities(self, images: Tensor) -> Tensor:
-        return self.classifier(self._seen_at_test(images)).softmax(1)
+        return self.classifier(self._normalised(self.extractor(images), at_test=True)).softmax(1)
 
     def embed(self, images: Tensor) -> Tensor | None:
         return self.extractor(images)
@@ -229,7 +231,8 @@ class TSVDNet(Method):
         h = self.hparams
         if h.uncertainty == "off":
             return None
-        return deviation(self.head(self._seen_at_test(images))[:, 0], h.uncertainty, h.sigma_link, h.sigma_floor)
+        s = self.head(self._normalised(self.extractor(images), at_test=True))[:, 0]
+        return deviation(s, h.uncertainty, h.sigma_link, h.sigma_floor)
 
     def diagnostics(self) -> dict[str, Any]:
         h, updates = self.hparams, max(self.updates, 1)

@@ -26,6 +26,10 @@ class TSVDNetHParams(HParams):
     rho: float = 1.1  # ρ: paper; acts with eta_schedule="released" only, where the budget does not set the rate
     gamma: float = 0.05  # γ of the kernel: paper
     kernel_dim: int = 2048  # feature dimension that the mean distance is scaled to: paper, Table 5; 0 = no scaling
+    unit_scale: float = (
+        1.0  # length of normalised features before the heads: released code, implicitly. It sets how soon a
+    )
+    # prediction can be confident (245 updates at width 2048); tiers of few updates or narrow networks need more
     alpha: float = 0.5  # weight of the new class mean: released code; the paper gives none (D14)
     tau: float = 0.9  # ours: probability above which a pseudo label is given; the paper gives none (D26)
     max_entropy: float = 0.7  # nat, below which a pseudo label is given: released code
@@ -69,7 +73,7 @@ class TSVDNetHParams(HParams):
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise unknown(f"value of tsvdnet.{name}", getattr(self, name), allowed)
-        for name in ("lam", "eta_max", "eta0", "gamma", "alpha", "rho"):
+        for name in ("lam", "eta_max", "eta0", "gamma", "alpha", "rho", "unit_scale"):
             if not getattr(self, name) > 0:
                 raise UserError(f"tsvdnet.{name} must be above zero, not {getattr(self, name)}.")
         if self.aux_every < 1 or self.kernel_dim < 0 or self.sigma_floor < 0 or not 0 <= self.eta_ramp <= 1:

@@ -28,6 +28,7 @@ OTHER: dict[str, tuple[dict[str, Any], Any]] = {
     "rho": ({"eta_schedule": "released", "eta0": 0.1}, 1.5),
     "gamma": ({}, 0.02),
     "kernel_dim": ({}, 0),
+    "unit_scale": ({}, 4.0),
     "alpha": ({}, 0.9),
     "tau": ({"pseudo": "probability"}, 0.1),
     "max_entropy": ({}, 2.0),
@@ -130,6 +131,20 @@ def test_normalisation_in_training_only_trains_the_same_weights_and_predicts_oth
     torch.testing.assert_close(training.predict(images), training.classifier(raw).softmax(1).detach())
     unit = torch.nn.functional.normalize(raw)
     torch.testing.assert_close(always.predict(images), always.classifier(unit).softmax(1).detach())
+
+
+def test_the_length_of_normalised_features_changes_the_heads_and_not_the_kernel():
+    one, four = build("et"), build("et", unit_scale=4.0)
+    first(one), first(four)
+    torch.testing.assert_close(one.G, four.G)
+    torch.testing.assert_close(4 * one.prototypes, four.prototypes)
+    assert one.lam == four.lam
+    assert build("active").lam == pytest.approx(build("active", unit_scale=4.0).lam)
+
+
+def test_longer_features_make_predictions_confident_sooner():
+    short, long = ([t["confident"].item() for t in train(build(unit_scale=s), 20)] for s in (1.0, 16.0))
+    assert sum(long) > sum(short)
 
 
 def test_entropy_over_classes_too_is_one_c_th_of_the_entropy_per_sample():
