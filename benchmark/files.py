@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,19 @@ from typing import Any
 from benchmark.faults import fault
 
 LARGEST = 64 * 2**20  # bytes of a record, spec or curve; the largest real one has a few hundred kilobytes
+
+# what can move a terminal's cursor or turn the direction of writing, and halves of character pairs
+_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text: object) -> str:
+    """Text from somewhere else as it may be shown on a terminal."""
+    return _UNSHOWABLE.sub("\ufffd", str(text))
+
+
+def is_plain(text: str) -> bool:
+    """Whether text can be shown as it is."""
+    return _UNSHOWABLE.search(text) is None
 
 
 def _umask() -> int:

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import pandas as pd
 from benchmark import schema
 from benchmark.claim import is_stale
 from benchmark.errors import UserError
-from benchmark.files import read_bytes, read_json, read_object, replacing, write_json, write_text
+from benchmark.files import read_bytes, read_json, read_object, replacing, shown, write_json, write_text
 from benchmark.selection import RULES
 from benchmark.spec import RunSpec, canonical_json
 
@@ -213,6 +214,8 @@ def _stamp(directory: str) -> str:
 
 def _row(directory: Path) -> dict[str, Any] | None:
     """One run as a row; None for a folder that holds no run."""
+    if not re.fullmatch(schema.RUN_ID, directory.name):
+        return None
     spec = read_json(directory / "spec.json")
     fault = schema.spec_fault(spec)
     row = _spec_row(spec if isinstance(spec, dict) and not fault else {}, directory.name)
@@ -237,7 +240,7 @@ def _row(directory: Path) -> dict[str, Any] | None:
 
 def _text(value: Any) -> str:
     """Text from a file whose shape nobody checked, fit for a table."""
-    return str(value or "")[:4096].encode("utf-8", "replace").decode()
+    return shown(value or "")[:4096]
 
 
 def _spec_row(spec: Mapping[str, Any], run_id: str) -> dict[str, Any]:

@@ -6,11 +6,13 @@ bounded length, numbers are finite and fit 64 bits, nothing is nested deeply. Fi
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from benchmark.files import is_plain
 
 RUN_ID = r"^[0-9a-f]{16}$"
 DEEPEST = 12  # levels of nesting; a real record has four
@@ -163,28 +165,31 @@ def row_fault(row: Any) -> str:
 
 
 def _fault(adapter: TypeAdapter[Any], document: Any) -> str:
-    if not _shallow(document):
-        return f"it is nested more than {DEEPEST} levels deep"
+    fault = _unfit(document)
+    if fault:
+        return fault
     try:
         adapter.validate_python(document)
-        json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         return f"{_place(first['loc'])}: {first['msg']}"
-    except UnicodeEncodeError:
-        return "it holds half of a character pair, which no file can hold"
-    except ValueError:
-        return "it holds a number that is not finite"
     return ""
 
 
 def _place(parts: Sequence[str | int]) -> str:
-    """`accuracy.last`; a key from the file is shown as plain text of bounded length."""
-    return ".".join(str(part).encode("ascii", "backslashreplace").decode()[:40] for part in parts) or "the document"
+    """`accuracy.last`; a key from the file is cut to a bounded length."""
+    return ".".join(str(part)[:40] for part in parts) or "the document"
 
 
-def _shallow(value: Any, depth: int = 0) -> bool:
+def _unfit(value: Any, depth: int = 0) -> str:
+    """What no part of a document may be, named or not: too deep, not finite, not to be shown."""
     if depth > DEEPEST:
-        return False
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_shallow(part, depth + 1) for part in parts)
+        return f"it is nested more than {DEEPEST} levels deep"
+    if isinstance(value, str) and not is_plain(value):
+        return "it holds characters that cannot be shown"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "it holds a number that is not finite"
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "it holds a number of more than 64 bits"
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next(filter(None, (_unfit(part, depth + 1) for part in parts)), "")

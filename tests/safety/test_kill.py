@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,7 @@ class Untouched:
 
 
 @pytest.fixture(scope="module")
-def untouched(small: Small, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Untouched]:
+def untouched(small: Small, tmp_path_factory: pytest.TempPathFactory) -> Untouched:
     return Untouched(small, tmp_path_factory.mktemp("untouched"))
 
 
