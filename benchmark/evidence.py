@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from benchmark import reported, stats
-from benchmark.claims import Claim
 from benchmark.files import read_json
+from benchmark.paper_claims import Claim
 from benchmark.tables import scores as s
 from benchmark.tables.condition import Condition
 

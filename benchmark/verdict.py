@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from benchmark.claims import Claim, claims
 from benchmark.errors import UserError, unknown
 from benchmark.evidence import ARITHMETIC, MEASURED, Answer, Evidence
+from benchmark.paper_claims import Claim, claims
 from benchmark.tables.condition import narrow
 from benchmark.tables.scores import rows_to_show
 from benchmark.tables.table import Column, Row, Table, words

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmark import claims, evidence, records, stats, verdict
+from benchmark import evidence, paper_claims, records, stats, verdict
 from benchmark.errors import UserError
 from tests.synthetic import write_run, write_study
 
@@ -161,26 +161,26 @@ def test_single_best_rivals_count_on_qdr(tmp_path: Path):
     ],
 )
 def test_cells_are_reproduced_within_the_margin(values: list[float], tier: str, expected: str):
-    assert claims.cell_verdict(stats.t_interval(values), tier) == expected
+    assert paper_claims.cell_verdict(stats.t_interval(values), tier) == expected
 
 
 def test_every_claim_names_a_known_test_and_ids_are_unique():
-    found = claims.claims()
+    found = paper_claims.claims()
     assert len({c.id for c in found}) == len(found)
     assert {c.test for c in found} <= set(evidence.MEASURED) | set(evidence.ARITHMETIC)
-    assert claims.margin() == 1.0
+    assert paper_claims.margin() == 1.0
 
 
 def test_a_claims_file_with_a_hole_is_answered_in_words(tmp_path: Path):
     file = tmp_path / "claims.toml"
     file.write_text('[[claim]]\nid = "x"\n')
     with pytest.raises(UserError, match="lacks text, where, test"):
-        claims.claims(file)
+        paper_claims.claims(file)
     with pytest.raises(UserError, match="lacks the key 'base'"):
-        claims.Claim("x", "t", "w", "gain", options={"ours": "tsvdnet"})["base"]
+        paper_claims.Claim("x", "t", "w", "gain", options={"ours": "tsvdnet"})["base"]
     file.write_text("= 1")
     with pytest.raises(UserError, match="not valid TOML"):
-        claims._document.__wrapped__(file)
+        paper_claims._document.__wrapped__(file)
 
 
 def test_the_table_of_verdicts_counts_the_answers(study: dict[str, verdict.Verdict]):

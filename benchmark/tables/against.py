@@ -8,8 +8,8 @@ import pandas as pd
 
 from benchmark import reported as printed
 from benchmark import stats
-from benchmark.claims import cell_verdict, margin
 from benchmark.errors import UserError
+from benchmark.paper_claims import cell_verdict, margin
 from benchmark.spec import Suite
 from benchmark.tables import scores as s
 from benchmark.tables.condition import Condition, narrow

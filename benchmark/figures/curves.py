@@ -1,0 +1,142 @@
+"""What changes with training: accuracy, the tensor nuclear norm (the paper's Figure 6), accuracy against time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import ScalarFormatter
+
+from benchmark import stats
+from benchmark.errors import UserError
+from benchmark.figures import runs
+from benchmark.figures.matrices import WITH_T, WITHOUT_T
+from benchmark.figures.style import WITH, WITHOUT, Drawing, colour, new
+from benchmark.spec import Suite
+from benchmark.tables import scores as s
+from benchmark.tables.condition import narrow
+
+
+def _band(axis: Axes, updates: np.ndarray, values: np.ndarray, label: str, shade: str, marker: str = "o") -> None:
+    """Mean over seeds with ± one standard deviation."""
+    mean = values.mean(axis=0)
+    axis.plot(updates, mean, color=shade, label=label, marker=marker, markersize=2.5)
+    if len(values) > 1:
+        spread = values.std(axis=0, ddof=1)
+        axis.fill_between(updates, mean - spread, mean + spread, color=shade, alpha=0.15, linewidth=0)
+
+
+def tnn(frame: pd.DataFrame, suite: str | Suite, *, target: str | None = None, **only: Any) -> Drawing:
+    """Left: the tensor nuclear norm with and without +T, and the bound below which it cannot fall. Right: accuracy."""
+    only.pop("methods", None), only.pop("seed", None)
+    selected = runs.select(frame, suite, **only)
+    rows = [selected.row(WITHOUT_T, "a row without +T"), selected.row(WITH_T, "a row with +T")]
+    where = runs.choose_target(selected, target, ("mm", "C", "clp"), rows)
+    figure = new(6.6, 2.6)
+    left, right = figure.subplots(1, 2)
+    n = 0
+    for entry, shade, marker in zip(rows, (WITHOUT, WITH), ("s", "o"), strict=True):
+        found = runs.curves(entry, where)
+        updates, norms = runs.series(found, "probes.tnn_rotated")
+        if not norms.size:
+            raise UserError(f"The runs of {entry.name} on {where} hold no probe of the tensor nuclear norm.")
+        n = max(n, len(norms))
+        _band(left, updates, norms, entry.label, shade, marker)
+        _band(right, *runs.series(found, "target"), entry.label, shade, marker)
+    classes, parts = len(selected.condition.suite.classes), len(selected.condition.targets)
+    left.axhline(classes * sqrt(classes * parts), color="#999999", linestyle=":", label="lower bound C√(C·D)")
+    left.set(xlabel="update", ylabel="tensor nuclear norm (rotated)")
+    right.set(xlabel="update", ylabel=f"accuracy on {selected.condition.label(where)} (%)")
+    left.legend()
+    title = f"{selected.condition.suite.title} → {selected.condition.label(where)}: tensor nuclear norm and accuracy"
+    alt = f"Two line charts over training: tensor nuclear norm and target accuracy of {rows[0].label} and {rows[1].label}."
+    return Drawing(figure, title, alt, f"Mean ± standard deviation over up to {n} seeds. {selected.words()}")
+
+
+def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | None = None, **only: Any) -> Drawing:
+    """Target accuracy over training: one panel a target, one line a method."""
+    wanted = only.pop("target", None)
+    only.pop("seed", None)
+    selected = runs.select(frame, suite, **only)
+    names = list(methods or [name for name, e in selected.rows.items() if len(e.done)])
+    rows = [selected.row([name], f"the method {name}") for name in names]
+    if not rows:
+        raise UserError(f"Suite {selected.condition.suite.name} has no finished multi-source run to draw curves of.")
+    targets = (
+        [wanted]
+        if wanted
+        else [t for t in selected.condition.targets if any((e.done["target"] == t).any() for e in rows)]
+    )
+    across = min(3, len(targets))
+    figure = new(2.4 * across + 1.3, 2.1 * ceil(len(targets) / across) + 0.2)
+    axes = figure.subplots(ceil(len(targets) / across), across, squeeze=False)
+    for axis in axes.flat[len(targets) :]:
+        axis.set_visible(False)
+    for axis, where in zip(axes.flat, targets, strict=False):
+        for i, entry in enumerate(rows):
+            updates, values = runs.series(runs.curves(entry, where), "target")
+            if values.size:
+                _band(axis, updates, values, entry.label, colour(i))
+        axis.set_title(f"→ {selected.condition.label(where)}")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("accuracy (%)")
+    handles = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside right center")
+    figure.supxlabel("update", fontsize=8)
+    title = f"{selected.condition.suite.title}: accuracy on the target during training"
+    alt = (
+        f"Line charts of target accuracy over updates, one for each of {', '.join(targets)}, with {len(rows)} methods."
+    )
+    return Drawing(figure, title, alt, f"Mean ± standard deviation over seeds. {selected.words()}")
+
+
+def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Drawing:
+    """Average accuracy against CPU seconds a run: what a point costs."""
+    for key in ("target", "seed", "methods"):
+        only.pop(key, None)
+    found, condition = narrow(frame, suite, selection=selection, **only)
+    figure = new(5.2, 3.4)
+    axis = figure.subplots()
+    places: list[tuple[float, float, str]] = []
+    for entry in s.rows_to_show(found, condition):
+        average = stats.seed_averages(entry.scores(condition.selection), condition.targets)
+        seconds = pd.to_numeric(entry.done["cpu_seconds"], errors="coerce").dropna()
+        if average.empty or seconds.empty or entry.standard == "upper-bound":
+            continue
+        kind = list(s.BLOCKS).index(entry.standard)
+        spread = float(average.std(ddof=1)) if len(average) > 1 else 0.0
+        x, y = float(seconds.mean()), float(average.mean())
+        axis.errorbar(x, y, yerr=spread, color=colour(kind), marker="^sod"[kind], markersize=5, capsize=2)
+        places.append((x, y, entry.label))
+    if not places:
+        raise UserError(f"No row of suite {condition.suite.name} has all targets and a time: there is nothing to draw.")
+    axis.set(xscale="log", xlabel="CPU seconds a run", ylabel=f"average accuracy (%), selection {condition.selection}")
+    for which in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        which(ScalarFormatter())  # plain numbers instead of powers of ten
+    axis.margins(x=0.2, y=0.1)
+    _labels(axis, places)
+    for kind, standard in enumerate(list(s.BLOCKS)[:3]):
+        axis.plot([], [], color=colour(kind), marker="^sod"[kind], linestyle="", label=standard)
+    axis.legend(loc="best")
+    title = f"{condition.suite.title}: accuracy against time"
+    alt = f"Scatter plot of average target accuracy against CPU seconds for {len(places)} rows, marked by standard."
+    return Drawing(figure, title, alt, " ".join(condition.sentences()))
+
+
+def _labels(axis: Axes, places: list[tuple[float, float, str]]) -> None:
+    """Names beside their points, pushed apart from below to above where points crowd."""
+    low, high = axis.get_ylim()
+    height = 0.045 * (high - low)
+    taken: list[tuple[float, float]] = []
+    for x, y, name in sorted(places, key=lambda place: place[1]):
+        at = y
+        for other_x, other_y in taken:
+            if abs(np.log(x / other_x)) < 0.35 and at < other_y + height:
+                at = other_y + height
+        taken.append((x, at))
+        arrow = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.5}
+        axis.annotate(name, (x, y), xytext=(x * 1.06, at), fontsize=7, va="center", arrowprops=arrow)

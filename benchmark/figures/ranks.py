@@ -1,0 +1,85 @@
+"""The critical-difference diagram, where there are blocks enough to carry it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from benchmark import stats
+from benchmark.errors import UserError
+from benchmark.figures.style import Drawing, new
+from benchmark.spec import Suite
+from benchmark.tables import scores as s
+from benchmark.tables.condition import narrow
+
+
+def critical_difference(
+    frame: pd.DataFrame, suite: str | Suite | None = None, *, selection: str = "last", **only: Any
+) -> Drawing:
+    """Mean ranks of the methods over the targets of all suites, with bars over groups that Nemenyi cannot tell apart.
+
+    Refused below ten independent blocks: one suite alone never has them.
+    """
+    for key in ("target", "seed", "methods"):
+        only.pop(key, None)
+    names = sorted(frame["suite"].dropna().unique()) if suite is None else [suite]
+    scores = []
+    for name in names:
+        runs, condition = narrow(frame, name, selection=selection, **only)
+        for entry in s.rows_to_show(runs, condition):
+            if entry.standard != "upper-bound":
+                found = entry.scores(condition.selection)
+                label = entry.label if entry.standard == "multi-source" else f"{entry.label} ({entry.standard})"
+                scores.append(found.assign(suite=condition.suite.name, label=label))
+    if not scores:
+        raise UserError("There are no finished runs to rank.")
+    result = stats.friedman(stats.blocks_by_methods(pd.concat(scores)))
+    figure = new(6.0, 1.1 + 0.22 * len(result.methods))
+    _draw(figure.subplots(), result)
+    title = "Mean ranks over targets, with Nemenyi's critical difference"
+    order = sorted(zip(result.ranks, result.methods, strict=True))
+    alt = "Methods by mean rank, best first: " + ", ".join(f"{name} {rank:.2f}" for rank, name in order) + "."
+    words = (
+        f"Friedman χ² = {result.statistic:.2f}, p = {result.p:.3g}, {result.blocks} blocks (a target of a suite, seeds averaged "
+        f"first); critical difference {result.critical_difference:.2f} at 5 %. Targets of one suite share source images."
+    )
+    return Drawing(figure, title, alt, words)
+
+
+def groups(ranks: list[float], difference: float) -> list[tuple[int, int]]:
+    """Maximal runs (first, last) of sorted ranks whose ends are no further apart than `difference`."""
+    found: list[tuple[int, int]] = []
+    for i in range(len(ranks)):
+        j = max(k for k in range(i, len(ranks)) if ranks[k] - ranks[i] <= difference)
+        if j > i and not any(a <= i and j <= b for a, b in found):
+            found.append((i, j))
+    return found
+
+
+def _draw(axis: Axes, result: stats.RankTest) -> None:
+    order = sorted(zip(result.ranks, result.methods, strict=True))
+    ranks = [rank for rank, _ in order]
+    half = (len(order) + 1) // 2
+    axis.set(xlim=(0.5, len(order) + 0.5), ylim=(-(half + 1.9), 1.3), yticks=[])
+    axis.xaxis.tick_top()
+    axis.spines["bottom"].set_visible(False)
+    axis.spines["left"].set_visible(False)
+    axis.spines["top"].set_visible(True)
+    axis.grid(False)
+    for i, (rank, name) in enumerate(order):
+        left = i < half
+        y = -1.0 - (i if left else len(order) - 1 - i)
+        edge = 0.5 if left else len(order) + 0.5
+        axis.plot([rank, rank, edge], [1.3, y, y], color="black", linewidth=0.8)
+        axis.text(edge, y, f"{name}  " if left else f"  {name}", ha="right" if left else "left", va="center")
+    for level, (i, j) in enumerate(groups(ranks, result.critical_difference)):
+        height = 0.75 - 0.28 * level
+        axis.plot(
+            [ranks[i] - 0.05, ranks[j] + 0.05], [height, height], color="black", linewidth=3, solid_capstyle="butt"
+        )
+    middle, low = (len(order) + 1) / 2, -(half + 1.0)
+    ends = [middle - result.critical_difference / 2, middle + result.critical_difference / 2]
+    axis.plot(ends, [low, low], color="#0072B2", linewidth=1.5, marker="|")
+    axis.text(middle, low - 0.15, f"critical difference {result.critical_difference:.2f}", ha="center", va="top", color="#0072B2")
