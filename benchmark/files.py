@@ -12,10 +12,12 @@ import os
 import re
 import stat
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmark.errors import UserError
 from benchmark.faults import fault
 
 LARGEST = 64 * 2**20  # bytes of a record, spec or curve; the largest real one has a few hundred kilobytes
@@ -123,6 +125,18 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object of a file, or {} when there is none: for small notes whose absence means nothing."""
     document = read_json(path)
     return document if isinstance(document, dict) else {}
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file that a user named; whatever is wrong with it is a sentence that begins with `what`."""
+    try:
+        return tomllib.loads(read_bytes(path).decode("utf-8"))
+    except OSError as error:
+        raise UserError(f"{what} {path} cannot be read: {error.strerror or error}.") from None
+    except RecursionError:
+        raise UserError(f"{what} {path} is not valid TOML: it is nested too deeply.") from None
+    except ValueError as error:
+        raise UserError(f"{what} {path} is not valid TOML: {error}.") from None
 
 
 def _refuse(constant: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import pandas as pd
 
 from benchmark import data, records
 from benchmark.errors import UserError, unknown
+from benchmark.files import read_toml
 from benchmark.spec import SPLITS, STANDARDS, RunSpec, Suite, check_preset, load_suite, method_class, resolve
 from methods.contract import BUILT_IN, Method
 
@@ -221,21 +221,20 @@ def read_tuned(path: Path, suite: str) -> tuple[dict[str, dict[str, Any]], str]:
     """({method: {key: value}}, short hash) of a file that `tune` wrote."""
     import hashlib
 
+    if not path.is_file():
+        raise UserError(
+            f"The tuning file {path} does not exist. Make it with: python -m benchmark tune --suite {suite}"
+        )
+    document = read_toml(path, "The tuning file")
     try:
-        content = path.read_bytes()
-        document = tomllib.loads(content.decode("utf-8"))
         if document["format"] != 1:
             raise ValueError("another format")
         values = {str(k): dict(v) for k, v in document["methods"].items()}
-    except FileNotFoundError:
-        raise UserError(
-            f"The tuning file {path} does not exist. Make it with: python -m benchmark tune --suite {suite}"
-        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is not a file written by `tune`: {error}.") from None
     if document.get("suite") != suite:
         raise UserError(f"{path} was tuned on suite {document.get('suite')!r}, not on {suite!r}.")
-    return values, hashlib.sha256(content).hexdigest()[:12]
+    return values, hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def parse_seeds(texts: Iterable[str]) -> list[int]:
@@ -244,11 +243,14 @@ def parse_seeds(texts: Iterable[str]) -> list[int]:
     for text in texts:
         first, dash, last = text.partition("-")
         try:
-            seeds += range(int(first), int(last) + 1) if dash else [int(first)]
+            wanted = range(int(first), int(last) + 1) if dash else range(int(first), int(first) + 1)
         except ValueError:
             raise UserError(f"--seeds takes numbers and ranges such as 0-4 or 0,1,2, not {text!r}.") from None
-        if len(seeds) > 10_000:
+        if wanted and wanted[-1] >= 2**31:
+            raise UserError(f"A seed is at most {2**31 - 1}, not {text}.")
+        if len(seeds) + len(wanted) > 10_000:
             raise UserError("More than 10,000 seeds were asked for.")
+        seeds += wanted
     if not seeds:
         raise UserError("--seeds names no seed; try --seeds 0-2.")
     return list(dict.fromkeys(seeds))

@@ -10,16 +10,16 @@ import dataclasses
 import enum
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from benchmark.errors import UserError, unknown
+from benchmark.files import is_plain, read_toml
 from methods.contract import BUILT_IN, HParams, Method, build_hparams, load_method, method_revision
 
 SUITES = Path(__file__).parent / "suites"
@@ -35,8 +35,20 @@ class Tier(enum.StrEnum):
     paper = "paper"
 
 
+def _showable(text: str) -> str:
+    if not is_plain(text):
+        raise ValueError("it holds characters that cannot be shown")
+    return text
+
+
+Text = Annotated[str, Field(max_length=1000), AfterValidator(_showable)]
+TierName = Annotated[Tier, Field(strict=False)]  # text in the file
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    """No unknown keys, no text for a number, nothing infinite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class DomainInfo(_Strict):
@@ -44,13 +56,13 @@ class DomainInfo(_Strict):
 
     id: str = Field(pattern=r"^[A-Za-z0-9_]+$")
     name: str = Field(pattern=r"^[A-Za-z0-9_]+$")
-    title: str
+    title: Text
 
 
 class NetworkSettings(_Strict):
     """The extractor; `weights` is "imagenet" or empty."""
 
-    name: str
+    name: Literal["conv3fc2", "resnet18", "resnet101", "effnet-lite0-tail"]
     width: float = Field(default=1.0, gt=0, le=1)
     weights: Literal["", "imagenet"] = ""
     image_size: int = Field(default=32, ge=8, le=512)
@@ -72,9 +84,9 @@ class TierSettings(_Strict):
     data: Literal["embedded", "prepared"]
     network: NetworkSettings
     optimiser: OptimiserSettings
-    batch: int = Field(ge=2)
-    updates: int = Field(ge=1)
-    eval_points: int = Field(default=10, ge=1)
+    batch: int = Field(ge=2, le=65_536)
+    updates: int = Field(ge=1, le=100_000_000)
+    eval_points: int = Field(default=10, ge=1, le=1000)
     val_images: int = Field(default=500, ge=1)  # held out of each source's train split, for the rule source-val
     unsup_images: int = Field(default=500, ge=1)  # target training images that the rule unsup looks at
     augment: bool = False
@@ -86,7 +98,7 @@ class TierSettings(_Strict):
     seconds_per_update: float = Field(
         default=0.0, ge=0
     )  # Source-Only on the reference machine; for `plan` before any run
-    note: str = ""
+    note: Text = ""
     hparams: dict[str, dict[str, Any]] = {}
 
 
@@ -94,24 +106,31 @@ class Suite(_Strict):
     """A data set with its tiers. Numbers of a dataset stand in its suite file, each with its source."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
-    title: str
-    protocol: int = Field(ge=1)  # raise it when the way of measuring changes
-    classes: list[str] = Field(min_length=2)
+    title: Text
+    protocol: int = Field(ge=1, lt=2**31)  # raise it when the way of measuring changes
+    classes: list[Text] = Field(min_length=2)
     domains: list[DomainInfo] = Field(min_length=2)
     columns: list[str]  # the paper's column order
     reader: Literal["digits", "pacs", "domainnet"]
     default_split: Literal["part", "all"] = "part"
-    default_tier: Tier = Tier.mini
+    default_tier: TierName = Tier.mini
     reported: str = ""  # which reported tables belong to it
-    tiers: dict[Tier, TierSettings] = Field(min_length=1)
+    tiers: dict[TierName, TierSettings] = Field(min_length=1)
     hparams: dict[str, dict[str, Any]] = {}
 
     @field_validator("columns")
     @classmethod
     def _columns_are_domains(cls, value: list[str], info: Any) -> list[str]:
         ids = [d.id for d in info.data.get("domains", [])]
-        if sorted(value) != sorted(ids):
+        if sorted(value) != sorted(ids) or len(set(ids)) != len(ids):
             raise ValueError(f"columns must name each domain once: {', '.join(ids)}")
+        return value
+
+    @field_validator("classes")
+    @classmethod
+    def _classes_differ(cls, value: list[str]) -> list[str]:
+        if len(set(value)) != len(value):
+            raise ValueError("two classes have the same name")
         return value
 
     def domain(self, id: str) -> DomainInfo:
@@ -137,14 +156,12 @@ def suite_names() -> list[str]:
 def load_suite(name: str) -> Suite:
     """A built-in suite by name, or a suite file by path; errors name file, key and what is allowed."""
     path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
-    if not path.is_file():
-        if name.endswith(".toml"):
-            raise UserError(f"The suite file {name} does not exist. Built-in suites: {', '.join(suite_names())}.")
+    if name.endswith(".toml") and not path.is_file():
+        raise UserError(f"The suite file {name} does not exist. Built-in suites: {', '.join(suite_names())}.")
+    if not name.endswith(".toml") and name not in suite_names():
         raise unknown("suite", name, suite_names(), "Type: python -m benchmark run --suite digits")
     try:
-        return Suite.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"The suite file {path} is not valid TOML: {error}.") from None
+        return Suite.model_validate(read_toml(path, "The suite file"))
     except ValidationError as error:
         raise UserError(_validation_words(path, error)) from None
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.util
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -305,6 +306,9 @@ def _coerce(cls: type[Method], key: str, default: Any, value: Any) -> Any:
         raise MethodError(f"{cls.name}.{key} is a switch: true or false, not {value!r}")
     kind = type(default)
     try:
-        return kind(value)
-    except (TypeError, ValueError):
+        found = kind(value)
+        if kind in (int, float) and (not math.isfinite(found) or (isinstance(value, float) and found != value)):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
         raise MethodError(f"{cls.name}.{key} takes a {kind.__name__}, not {value!r}") from None
+    return found

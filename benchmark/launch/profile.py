@@ -7,13 +7,13 @@ The keys of the file are the fields below. Keys of `Resources` stand at the top 
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from benchmark.errors import UserError, unknown
+from benchmark.files import read_toml
 
 TIERS = ("mini", "lite", "paper")
 Model = TypeVar("Model", bound=BaseModel)
@@ -93,10 +93,7 @@ def load_profile(path: str | Path) -> Profile:
         near = sorted(str(p) for p in (file.parent if file.parent.is_dir() else Path("slurm")).glob("*.toml"))
         hint = f" Profiles there: {', '.join(near)}." if near else " See slurm/README.md for one to start from."
         raise UserError(f"The cluster profile {file} does not exist.{hint}")
-    try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"The cluster profile {file} is not valid TOML: {error}.") from None
+    document = read_toml(file, "The cluster profile")
     profile = _validate(Profile, document, f"the cluster profile {file}")
     for tier in TIERS:
         table = document.get("tiers", {}).get(tier)
