@@ -47,8 +47,9 @@ def sheet(
     side = tile or _side(domains[0].train)
     blocks = [_block(d, shown, per_class, side) for d in domains]
     label = _label_width(dataset, shown)
-    columns = max(1, min(len(blocks), (WIDTH - 2 * MARGIN - label) // (blocks[0].width + MARGIN)))
-    rows = -(-len(blocks) // columns)
+    fit = max(1, (WIDTH - 2 * MARGIN - label) // (blocks[0].width + MARGIN))
+    rows = -(-len(blocks) // fit)
+    columns = -(-len(blocks) // rows)  # five blocks where four fit: three and two
     width = 2 * MARGIN + label + columns * (blocks[0].width + MARGIN) - MARGIN
     top = MARGIN + (40 if title else 0)
     page = Image.new("RGB", (width, top + rows * (blocks[0].height + MARGIN) + FOOT), PAPER)

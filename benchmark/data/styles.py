@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from benchmark.data import fonts, strokes
 from benchmark.data.embedded import photograph_parts
-from benchmark.data.shapes import DARK, SECOND, Part
+from benchmark.data.shapes import DARK, MAIN, SECOND, Part
 from benchmark.data.strokes import CANVAS, Colour, blank, by_hand, finished, jittered, paint, silhouette
 
 Draw = Callable[[str, list[Part], np.random.Generator], Image.Image]
@@ -164,7 +164,7 @@ def infograph(name: str, parts: list[Part], rng: np.random.Generator) -> Image.I
     ink = jittered((60, 60, 70) if pale else (240, 240, 240), rng, 15)
     _clutter(draw, rng, ink)
     first, second = (jittered(VIVID[k], rng, 15) for k in rng.choice(len(VIVID), 2, replace=False))
-    colours = [first, second if rng.random() < 0.6 else first, ink, (250, 250, 250)]
+    colours = [first, second if rng.random() < 0.6 else first, ink, (250, 250, 250) if pale else ground]
     for part in parts:
         paint(draw, part, colours[part.tone], ink, 3)
     if rng.random() < 0.5:
@@ -223,8 +223,8 @@ def quickdraw(name: str, parts: list[Part], rng: np.random.Generator) -> Image.I
     """Twenty seconds with a mouse: thin black strokes, nothing hidden, coarse, details left out."""
     canvas = blank((255, 255, 255))
     draw = ImageDraw.Draw(canvas)
-    for k, part in enumerate(parts):
-        if k > 2 and rng.random() < 0.15:
+    for part in parts:
+        if part.tone != MAIN and rng.random() < 0.15:
             continue
         points = by_hand(part, rng, 0.014, step=0.11) + rng.uniform(-0.012, 0.012, 2)
         draw.line(strokes.pixels(points), fill=(0, 0, 0), width=3, joint="curve")

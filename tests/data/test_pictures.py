@@ -80,18 +80,26 @@ def test_the_tree_has_the_real_layout(tmp_path: Path, reader: str) -> None:
 @pytest.mark.parametrize("name", ["pacs", "domainnet"])
 def test_the_real_loader_reads_the_generated_tree(few: None, name: str) -> None:
     suite = load_suite(name)
-    options = {"reading": "split"} if name == "pacs" else {}
-    dataset = load(suite, "mini", "all", options=options)
+    dataset = load(suite, "mini", "all")
     classes = len(pictures.CLASSES[name])
     assert len(dataset.classes) == classes
     assert dataset.generated == [d.id for d in suite.domains]
     assert "generated pictures" in dataset.note
+    assert "not those of the published tables" in dataset.note  # three a class are not
     for domain in dataset.domains.values():
         assert torch.bincount(domain.train.labels).tolist() == [2] * classes
         assert torch.bincount(domain.test.labels).tolist() == [1] * classes
         batch = dataset.preprocess.train(domain.train.take(torch.arange(4)), "cpu", torch.Generator().manual_seed(0))
         assert batch.shape == (4, 3, 64, 64)
-    assert fingerprint(suite, "mini", "all", options=options) == dataset.fingerprint
+    assert fingerprint(suite, "mini", "all") == dataset.fingerprint
+
+
+def test_the_other_reading_of_pacs_scores_what_it_adapts_on(few: None) -> None:
+    dataset = load(load_suite("pacs"), "mini", "all", options={"reading": "transductive"})
+    assert (
+        [len(d.test) for d in dataset.domains.values()] == [len(d.train) for d in dataset.domains.values()] == [21] * 4
+    )
+    assert "adapted on and scored" in dataset.note
 
 
 def test_what_the_loader_gives_is_what_was_drawn(few: None) -> None:

@@ -75,3 +75,13 @@ def test_a_title_makes_the_page_higher_and_the_same_data_the_same_page(tmp_path:
     titled = sheet(two_domains(), tmp_path / "c.png", title="Mini digits")
     assert a.read_bytes() == b.read_bytes()
     assert Image.open(titled).height > Image.open(a).height
+
+
+def test_blocks_share_the_rows_evenly(tmp_path: Path) -> None:
+    red = plain(RED)
+    domains = {str(k): Domain(str(k), "Domain", red, red) for k in range(5)}
+    path = sheet(Dataset(domains, "f", "n", Preprocess(), ["a", "b", "c"]), tmp_path / "s.png", per_class=5)
+    with Image.open(path) as page:
+        page_pixels = np.asarray(page.convert("RGB"))
+    first = (page_pixels[: page.height // 2] == RED).all(-1).sum()
+    assert first == 3 * 3 * 5 * 64 * 64  # three of the five, though four would fit
