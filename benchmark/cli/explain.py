@@ -26,7 +26,8 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     epilog="Examples:\n\n"
     "`python -m benchmark explain tsvdnet --suite digits`\n\n"
     "`python -m benchmark explain tsvdnet --suite domainnet --preset code`\n\n"
-    "`python -m benchmark explain tsvdnet --suite digits --set lam=10 --set eta_max=1`"
+    "`python -m benchmark explain tsvdnet --suite digits --set lam=10 --set eta_max=1`\n\n"
+    "`python -m benchmark explain tsvdnet --choices`"
 )
 def explain(
     method: Annotated[str, typer.Argument(help="tsvdnet, or tsvdnet:preset.")] = "tsvdnet",
@@ -34,6 +35,10 @@ def explain(
     preset: Annotated[str, typer.Option(help="A preset of the method: paper, code, active, …")] = "",
     tier: Annotated[str, typer.Option(help="Whose settings: mini, lite or paper.", show_default="the largest")] = "",
     set_: Annotated[list[str] | None, typer.Option("--set", help="Another value of a hyper-parameter: lam=10")] = None,
+    choices: Annotated[
+        bool,
+        typer.Option("--choices", help="Instead: the disputed choices of paper and code, and how to measure each."),
+    ] = False,
     figure: Annotated[bool, typer.Option("--figure/--no-figure", help="Also draw it, as PNG and PDF.")] = True,
     results: Results = RESULTS,
     json: Json = False,
@@ -44,6 +49,8 @@ def explain(
     name, _, own = method.partition(":")
     if name != "tsvdnet":
         raise unknown("audit of method", name, ["tsvdnet"], "The other methods have no auxiliary tensor.")
+    if choices:
+        return say_choices(suite, json)
     if own and preset and own != preset:
         raise UserError(f"Two presets were named, {own!r} and {preset!r}; name one.")
     found = audits.audit(suite, preset or own, tier, parse_settings(set_))
@@ -58,4 +65,25 @@ def explain(
         out.print(line, markup=False)
     for path in paths:
         err.print(f"figure: {path}", markup=False)
+    return 0
+
+
+def say_choices(suite: str, json: bool) -> int:
+    """The disagreements between paper and code, each with the options that measure it."""
+    from tsvdnet.disputes import DISPUTES
+
+    if json:
+        say_json([{**vars(d), "changes": dict(d.changes)} for d in DISPUTES])
+        return 0
+    for d in DISPUTES:
+        options = " ".join(f"--set tsvdnet.{key}={str(value).lower()}" for key, value in d.changes.items())
+        out.print(
+            f"{d.id:4}{d.question}. Paper: {d.paper}; code: {d.code}. {options or 'Settled: ' + d.settled}",
+            markup=False,
+        )
+    out.print(
+        f"Effects: python -m benchmark run --suite {suite} --methods tsvdnet --seeds 0-2, once plain and once for each of "
+        f"these, then python -m benchmark table --suite {suite} --kind choices",
+        markup=False,
+    )
     return 0

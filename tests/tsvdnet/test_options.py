@@ -13,6 +13,7 @@ import torch
 from benchmark.errors import UserError
 from methods.contract import HParams, build_hparams
 from tests.tsvdnet.small import BATCH, batches, build, equal, train
+from tsvdnet.disputes import DISPUTES
 from tsvdnet.method import TSVDNet
 from tsvdnet.options import CHOICES, PRESETS, TSVDNetHParams
 from tsvdnet.tensor import rotate, tensor_nuclear_norm
@@ -101,6 +102,16 @@ def test_no_two_presets_compute_the_same(a, b):
     # at λ = 1000 A is zero with and without rotation: that pair differs once λ is small
     changes = {"lam": 0.05} if {a, b} == {"", "no-rotation"} else {}
     assert not equal(trained(a, **changes), trained(b, **changes))
+
+
+def test_every_dispute_is_an_option_with_an_effect_or_says_where_it_is_settled():
+    assert [d.id for d in DISPUTES] == [f"D{i}" for i in range(1, 27)]
+    for d in DISPUTES:
+        assert bool(d.changes) != bool(d.settled), d.id
+        assert set(d.changes) <= set(OTHER), d.id
+        default = build_hparams(TSVDNet)
+        assert all(getattr(default, key) != value for key, value in d.changes.items()), d.id
+        build_hparams(TSVDNet, d.changes)
 
 
 def test_presets_set_switches_and_no_number_of_a_dataset():
