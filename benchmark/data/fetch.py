@@ -47,6 +47,7 @@ def fetch_all(
     tell: Callable[[Source, int, int], None] | None = None,
 ) -> tuple[list[Fetched], list[str]]:
     """Every file that can be had, and a sentence for each that cannot; a full disk ends it at once."""
+    writable(root)
     got, failed = [], []
     for source in wanted:
         try:

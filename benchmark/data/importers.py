@@ -264,10 +264,7 @@ FORMATS = (
     ),
     Format("usps", "USPS LIBSVM", (("usps.bz2", "usps"), ("usps.t.bz2", "usps.t")), usps_libsvm),
     Format("usps", "USPS HDF5", (("usps.h5",),), usps_h5),
-    *(
-        Format(d, "Dassl digit5 pictures", ((f"{folder}/train_images",),), lambda p: dassl(p.parent))
-        for d, folder in DASSL.items()
-    ),
+    *(Format(d, "Dassl digit5 pictures", ((f"{folder}/train_images",),), dassl) for d, folder in DASSL.items()),
     *(Format(d, "prepared .npz", ((f"{d}.npz",),), prepared) for d in DASSL),
 )
 PICKLES = (".pkl", ".pkl.gz", ".pickle", ".pickle.gz")
