@@ -108,11 +108,11 @@ def timed(run: Run, clock: Clock) -> Iterator[None]:
         with clock.part("data"):
             return images(self, t)
 
-    torch.Tensor.backward, stream.images = timed_backward, timed_images  # type: ignore[assignment, method-assign]
+    torch.Tensor.backward, stream.images = timed_backward, timed_images  # type: ignore[method-assign]
     try:
         yield
     finally:
-        torch.Tensor.backward, stream.images = backward, images  # type: ignore[assignment, method-assign]
+        torch.Tensor.backward, stream.images = backward, images  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
 

@@ -1,0 +1,59 @@
+"""Peak memory of our step beside the reference loop's: at most 10 % more, for the paper's digit set-up and PACS with ResNet-18."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.perf.pairs import note
+
+pytestmark = pytest.mark.perf
+
+CHILD = """
+import sys, torch
+from benchmark.task import Task, NetworkSpec, OptimiserSpec
+from benchmark.usage import Usage, peak_memory_mb
+from benchmark.speed import keep_freed_memory
+from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams
+from tests.perf.reference import ReferenceTSVDNet
+from tsvdnet.method import TSVDNet
+who, network, size, batch, sources, classes = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7])
+torch.set_num_threads(2)
+task = Task(num_classes=classes, num_sources=sources, network=NetworkSpec(network), optimiser=OptimiserSpec(), budget=9, seed=0)
+images = [torch.randn(batch, 3, size, size) for _ in range(sources + 1)]
+labels = [torch.arange(batch) % classes for _ in range(sources)]
+if who == "ours":
+    keep_freed_memory()
+    made = TSVDNet(task, build_hparams(TSVDNet, TSVDNet.presets["code"]))
+    step = lambda: made.update([LabeledBatch(x, y) for x, y in zip(images, labels)], UnlabeledBatch(images[-1]), 0.5)
+else:
+    made = ReferenceTSVDNet(task.extractor(), task.classifier(), classes=classes, sources=sources)
+    task._extractors.clear()
+    step = lambda: made.step(images[:-1], labels, images[-1])
+Usage()
+for _ in range(3):
+    step()
+print(peak_memory_mb())
+"""
+
+
+def peak(who: str, *words: object) -> float:
+    command = [sys.executable, "-c", CHILD, who, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    return float(done.stdout.split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("digits, paper tier, 5 × 128 images", ("conv3fc2", 32, 128, 4, 10)),
+        ("PACS, ResNet-18, 4 × 16 images", ("resnet18", 224, 16, 3, 7)),
+    ],
+)
+def test_peak_memory_is_not_above_the_references_by_more_than_a_tenth(name: str, words: tuple) -> None:
+    theirs, ours = peak("reference", *words), peak("ours", *words)
+    note(f"peak memory over the reference: {name}", ours / theirs, "at most 1.10", ours_mb=ours, reference_mb=theirs)
+    assert ours / theirs <= 1.10
