@@ -85,7 +85,7 @@ def averages() -> list[PrintedAverage]:
     for key, rows in _accuracy().groupby(["table", "suite", "block", "row"], sort=False):
         cells = [Decimal(text) for text in rows.loc[rows["kind"] == "target", "printed"]]
         printed = rows.loc[rows["kind"] == "average", "printed"].item()
-        table, suite, block, row = map(str, key)  # type: ignore[arg-type]
+        table, suite, block, row = map(str, key)
         found.append(PrintedAverage(int(table), suite, block, row, printed, sum(cells, Decimal(0)) / len(cells)))
     return found
 

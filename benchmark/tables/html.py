@@ -20,12 +20,15 @@ figcaption, .notes { max-width: 60rem; font-size: .9em; }
 """.strip()
 
 
-def figure(table: Table) -> str:
-    """`<figure class="table">` with caption, table, footnotes. Blocks are `<tbody>`s with a heading row."""
+def figure(table: Table, runs: bool = False) -> str:
+    """`<figure class="table">` with caption, table, footnotes. Blocks are `<tbody>`s with a heading row.
+
+    `runs` names the runs of each cell, for a page that can show them.
+    """
     head = "".join(
         f'<th scope="col"{_class(c)} data-key="{escape(c.key)}">{escape(c.title)}</th>' for c in table.columns
     )
-    bodies = "".join(_block(table, block, rows) for block, rows in table.blocks)
+    bodies = "".join(_block(table, block, rows, runs) for block, rows in table.blocks)
     notes = "".join(f"<li><sup>{mark}</sup> {escape(text)}</li>" for mark, text in table.notes)
     return (
         f'<figure class="table" data-kind="{escape(table.kind)}">\n'
@@ -46,7 +49,7 @@ def page(table: Table) -> str:
     )
 
 
-def _block(table: Table, block: str, rows: list[Row]) -> str:
+def _block(table: Table, block: str, rows: list[Row], runs: bool) -> str:
     lines = []
     if block:
         lines.append(
@@ -54,7 +57,7 @@ def _block(table: Table, block: str, rows: list[Row]) -> str:
         )
     for row in rows:
         first, *rest = zip(table.columns, row.cells, strict=True)
-        cells = [_cell(*first, tag="th", marks=table.letters(row)), *[_cell(c, cell) for c, cell in rest]]
+        cells = [_cell(*first, tag="th", marks=table.letters(row)), *[_cell(c, cell, runs=runs) for c, cell in rest]]
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     return f"<tbody>\n{''.join(lines)}</tbody>\n"
 
@@ -67,7 +70,7 @@ def _class(column: Column, cell: Cell | None = None) -> str:
     return f' class="{" ".join(names)}"' if names else ""
 
 
-def _cell(column: Column, cell: Cell, tag: str = "td", marks: list[str] | None = None) -> str:
+def _cell(column: Column, cell: Cell, tag: str = "td", marks: list[str] | None = None, runs: bool = False) -> str:
     text = escape(cell_text(column, cell))
     if column.style == "score" and cell.measured and not math.isnan(cell.spread):
         text = f'{number(cell.value, column.decimals)}<span class="sd"> ± {number(cell.spread, column.decimals)}</span>'
@@ -75,4 +78,6 @@ def _cell(column: Column, cell: Cell, tag: str = "td", marks: list[str] | None =
     order = f' data-value="{cell.value:.6g}"' if cell.measured else ""
     sup = "".join(f"<sup>{mark}</sup>" for mark in marks or [])
     scope = ' scope="row"' if tag == "th" else ""
+    if runs and cell.runs:
+        order += f' data-runs="{" ".join(cell.runs)}"'
     return f"<{tag}{scope}{_class(column, cell)}{order}{title}>{text}{sup}</{tag}>"

@@ -80,7 +80,7 @@ class Entry:
     def scores(self, rule: str) -> pd.DataFrame:
         """Finished runs: seed, target, score (and sources)."""
         if rule not in self._scores:
-            kept = self.done[["seed", "target", "sources", "path"]]
+            kept = self.done[["run_id", "seed", "target", "sources", "path"]]
             self._scores[rule] = kept.assign(score=self.done[rule].astype(float))
         return self._scores[rule]
 
@@ -213,11 +213,13 @@ def target_cells(entry: Entry, condition: Condition) -> dict[str, Cell]:
     """One cell a target."""
     scores = entry.scores(condition.selection)
     by_target: dict[str, list[float]] = {}
-    for target, score in zip(scores["target"], scores["score"], strict=True):
+    runs: dict[str, list[str]] = {}
+    for target, score, run_id in zip(scores["target"], scores["score"], scores["run_id"], strict=True):
         by_target.setdefault(target, []).append(score)
+        runs.setdefault(target, []).append(str(run_id))
     lacking = [t for t in condition.targets if t not in by_target]
     gaps = {t: missing(entry.runs[entry.runs["target"] == t]) for t in lacking}
-    return {t: gaps[t] if t in gaps else cell(by_target[t]) for t in condition.targets}
+    return {t: gaps[t] if t in gaps else replace(cell(by_target[t]), runs=tuple(runs[t])) for t in condition.targets}
 
 
 def average(entry: Entry, condition: Condition, targets: Sequence[str]) -> Cell:

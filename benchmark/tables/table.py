@@ -31,6 +31,7 @@ class Cell:
     words: str = ""
     mark: Mark = ""
     detail: str = ""  # what a reader sees on hovering, and a program in the CSV
+    runs: tuple[str, ...] = ()  # the runs that it comes from
 
     @property
     def measured(self) -> bool:
