@@ -344,7 +344,8 @@ class Run:
         self.times = [float(s) for s in state["times"]]
         self.task.images_forwarded, self.handed_out[0] = map(int, state["images"])
         self.warnings = [str(w) for w in state["warnings"]]
-        if [row["update"] for row in self.curve] != sorted(p for p in self.points if p <= self.update):
+        passed = sorted(p for p in self.points if p <= self.update)
+        if [row["update"] for row in self.curve] != passed or len(self.times) != len(passed):
             raise ValueError("its curve does not fit its update")
 
     # -- the ends -------------------------------------------------------------------------------------------------

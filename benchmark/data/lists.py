@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,7 @@ def read_list(file: Path, first_label: int = 0) -> list[Item]:
         if not line.strip():
             continue
         name, _, label = line.strip().rpartition(" ")
-        if not name or not label.lstrip("-").isdigit():
+        if not name or not re.fullmatch(r"-?[0-9]{1,6}", label):
             raise UserError(f"{file}, line {number}: expected 'name label', found {line.strip()[:80]!r}.")
         if int(label) < first_label:
             raise UserError(f"{file}, line {number}: the label {label} is below {first_label}.")

@@ -31,7 +31,7 @@ OWNED = {
 class Resources(BaseModel):
     """What one task asks for."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     partition: str | None = Field(None, description="partition, or several with commas; the site's default if absent")
     account: str | None = Field(None, description="account that is charged")
@@ -44,7 +44,9 @@ class Resources(BaseModel):
     )
     cpus: int = Field(1, ge=1, le=1024, description="CPU cores")
     memory_gb: float = Field(4.0, gt=0, le=16384, description="memory in GB")
-    time: int = Field(240, ge=1, description="the longest a task may last: minutes, 'H:MM:SS' or 'D-HH:MM:SS'")
+    time: int = Field(
+        240, ge=1, le=525_600, description="the longest a task may last: minutes, 'H:MM:SS' or 'D-HH:MM:SS'"
+    )
     sbatch: dict[str, str | int | bool] = Field({}, description="any other long option of sbatch, without the dashes")
 
     @field_validator("time", mode="before")
@@ -69,12 +71,14 @@ class Profile(Resources):
     title: str = Field("", description="a name for people")
     tiers: dict[Literal["mini", "lite", "paper"], dict[str, Any]] = Field({}, description="resources of one tier")
     parallel: int = Field(64, ge=1, le=10000, description="tasks of one array that may run at once")
-    pack_minutes: float = Field(60, ge=0, description="short runs share a task until it has this much work")
+    pack_minutes: float = Field(60, ge=0, le=525_600, description="short runs share a task until it has this much work")
     pack_runs: int = Field(50, ge=1, le=1000, description="the most runs that share a task")
-    margin: float = Field(1.5, ge=1, description="time asked for = measured time × margin")
-    max_requeues: int = Field(20, ge=0, description="how often a task that was stopped goes back to the queue")
+    margin: float = Field(1.5, ge=1, le=100, description="time asked for = measured time × margin")
+    max_requeues: int = Field(
+        20, ge=0, le=10_000, description="how often a task that was stopped goes back to the queue"
+    )
     retries: int = Field(1, ge=0, le=10, description="how often a run that failed is tried again")
-    signal_seconds: int = Field(120, ge=10, description="warning before the time limit, to save and requeue")
+    signal_seconds: int = Field(120, ge=10, le=86_400, description="warning before the time limit, to save and requeue")
     setup: list[str] = Field([], description="lines of shell before the runs: modules, environment, proxies")
     python: str | None = Field(None, description="command that starts Python on a node; this one if absent")
     allow_changed_code: bool = Field(False, description="run although the code changed after the submission")
