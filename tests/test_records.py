@@ -14,7 +14,27 @@ from benchmark.run import execute
 from benchmark.selection import accuracies, normalise, select
 from tests.tiny import tiny
 
-PROMISED = ["run_id", "suite", "tier", "method", "preset", "standard", "target", "split", "seed", "status", "last", "source_val", "unsup", "oracle", "updates", "seconds", "images_per_s", "commit", "data_fingerprint"]
+PROMISED = [
+    "run_id",
+    "suite",
+    "tier",
+    "method",
+    "preset",
+    "standard",
+    "target",
+    "split",
+    "seed",
+    "status",
+    "last",
+    "source_val",
+    "unsup",
+    "oracle",
+    "updates",
+    "seconds",
+    "images_per_s",
+    "commit",
+    "data_fingerprint",
+]
 
 
 @pytest.fixture(scope="module")

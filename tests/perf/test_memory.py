@@ -1,4 +1,4 @@
-"""Peak memory of our step beside the reference loop's: at most 10 % more, for the paper's digit set-up and PACS with ResNet-18."""
+"""Peak memory of our step beside the reference loop's: at most 10 % more, on the digit set-up and PACS with ResNet-18."""
 
 from __future__ import annotations
 
