@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from benchmark.data import embedded, fonts, shapes, strokes, styles
+from benchmark.data import embedded, fonts, shapes, strokes, styles, things
 from benchmark.data.base import Dataset
 from benchmark.data.cache import cache_root, make_folder, recipe_key
 from benchmark.data.folders import load_tree, tree_of
@@ -38,7 +38,10 @@ CLASSES = {"pacs": PACS, "domainnet": DOMAINNET}
 COUNTS = {"pacs": (60, 30), "domainnet": (40, 20)}  # training and test pictures of a class in a domain
 # Fingerprints of the pictures behind the published tables (default split and options).
 KNOWN: tuple[str, ...] = ("4d97a242cabe7823", "f72c622d1df6e2a5")
-RECIPE = (Path(__file__), *(Path(str(module.__file__)) for module in (embedded, fonts, shapes, strokes, styles)))
+RECIPE = (
+    Path(__file__),
+    *(Path(str(module.__file__)) for module in (embedded, fonts, shapes, strokes, styles, things)),
+)
 
 
 def load(
@@ -131,4 +134,4 @@ def draw(reader: str, domain: str, name: str, k: int) -> Image.Image:
     """Picture k of a thing in a domain."""
     rng = np.random.default_rng(seed_of("pictures", reader, domain, name, k))
     style = styles.STYLES[domain]
-    return style.draw(name, shapes.posed(name, rng, style.tilt, style.size), rng)
+    return style.draw(name, things.posed(name, rng, style.tilt, style.size), rng)

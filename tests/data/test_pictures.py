@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmark.data import fingerprint, load, pictures, shapes, styles
+from benchmark.data import fingerprint, load, pictures, styles, things
 from benchmark.errors import UserError
 from benchmark.spec import load_suite
 
@@ -23,10 +23,10 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "COUNTS", {"pacs": (2, 1), "domainnet": (2, 1)})
 
 
-@pytest.mark.parametrize("name", list(shapes.THINGS))
+@pytest.mark.parametrize("name", list(things.THINGS))
 def test_every_thing_fills_its_place_and_stays_in_the_picture(name: str) -> None:
     for k in range(8):
-        parts = shapes.posed(name, np.random.default_rng(k), 0, (0.7, 0.7))
+        parts = things.posed(name, np.random.default_rng(k), 0, (0.7, 0.7))
         points = np.concatenate([p.points for p in parts])
         assert points.min() > -0.1
         assert points.max() < 1.1
@@ -59,7 +59,7 @@ def test_drawings_have_no_colour_and_the_others_have(domain: str, grey: bool) ->
 def test_the_classes_are_classes_of_the_real_suites() -> None:
     assert list(pictures.PACS) == load_suite("pacs").classes
     assert set(pictures.DOMAINNET) <= set(load_suite("domainnet").classes)
-    assert set(shapes.THINGS) == set(pictures.PACS) | set(pictures.DOMAINNET) == set(styles.NATURAL)
+    assert set(things.THINGS) == set(pictures.PACS) | set(pictures.DOMAINNET) == set(styles.NATURAL)
 
 
 @pytest.mark.parametrize("reader", ["pacs", "domainnet"])
