@@ -130,7 +130,9 @@ class Evaluator:
         for id in self._domains():
             features = self._features(method, id, ARTIFACT_IMAGES)
             if features is not None:
-                found[f"features_{id}"] = features[0].numpy().astype(np.float16)
+                found[f"features_{id}"] = (
+                    features[0].clamp(-6e4, 6e4).numpy().astype(np.float16)
+                )  # float16 ends at 65504
                 found[f"labels_{id}"] = features[1].numpy().astype(np.int16)
                 found[f"similarity_{id}"] = similarities[id].float().numpy()
             sigma = self._sigma(method, id, 0.0)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from benchmark import reported, stats
+from benchmark import artifacts, reported, stats
 from benchmark.files import read_json
 from benchmark.paper_claims import Claim
 from benchmark.tables import scores as s
@@ -173,12 +173,9 @@ def _artifact_spreads(entry: s.Entry, target: str, keys: list[str]) -> pd.DataFr
     """Spread of each stored σ array, a row a seed."""
     rows = {}
     for seed, path in _finished(entry, target):
-        file = path / "artifacts.npz"
-        if not file.exists():
-            continue
-        with np.load(file, allow_pickle=False) as stored:
-            if all(key in stored for key in keys):
-                rows[seed] = {key: _spread(stored[key]) for key in keys}
+        stored = artifacts.read(path)
+        if all(key in stored for key in keys):
+            rows[seed] = {key: _spread(stored[key]) for key in keys}
     return pd.DataFrame.from_dict(rows, orient="index", columns=keys)
 
 

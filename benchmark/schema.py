@@ -18,7 +18,10 @@ RUN_ID = r"^[0-9a-f]{16}$"
 DEEPEST = 12  # levels of nesting; a real record has four
 
 Text = Annotated[str, Field(max_length=4096)]
-Word = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]  # can be the name of a folder
+Word = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*$")]  # can be the name of a folder
+MaybeWord = Annotated[str, Field(max_length=255, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*)?$")]
+SuiteName = Annotated[str, Field(max_length=4096, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*|.*\.toml)$")]
+MethodName = Annotated[str, Field(max_length=4096, pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*|.*\.py:[^/]*)$")]
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e300, le=1e300)]
 Positive = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1e300)]
 Percent = Annotated[float, Field(allow_inf_nan=False, ge=0, le=100)]
@@ -34,14 +37,14 @@ class _Part(BaseModel):
 class Spec(_Part):
     """spec.json, and `spec` of a record. `suite` and `method` may be paths of a user's own files."""
 
-    suite: Text
+    suite: SuiteName
     tier: Word
-    method: Text
-    preset: Text = ""
-    standard: Text = ""
-    sources: list[Text] = []
-    target: Text
-    split: Text = ""
+    method: MethodName
+    preset: MaybeWord = ""
+    standard: MaybeWord = ""
+    sources: list[Word] = []
+    target: Word
+    split: MaybeWord = ""
     seed: Whole = 0
     threads: Count = 1
     overrides: dict[Text, Plain] = {}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmark.artifacts import read as read_artifacts
 from benchmark.errors import UserError, unknown
 from benchmark.records import read_curve
 from benchmark.spec import Suite
@@ -83,13 +84,13 @@ def run_path(entry: Entry, target: str, seed: int) -> Path:
 
 def artifacts(entry: Entry, target: str, seed: int) -> dict[str, np.ndarray]:
     """What the loop stored for the figures; never unpickled."""
-    file = run_path(entry, target, seed) / "artifacts.npz"
-    if not file.exists():
+    path = run_path(entry, target, seed)
+    stored = read_artifacts(path)
+    if not stored:
         raise UserError(
-            f"The run of {entry.name} on target {target}, seed {seed} has no artifacts.npz to draw from: {file}"
+            f"The run of {entry.name} on target {target}, seed {seed} has no artifacts.npz to draw from: {path}"
         )
-    with np.load(file, allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
+    return stored
 
 
 def domains(stored: dict[str, np.ndarray], prefix: str) -> list[str]:

@@ -1,0 +1,71 @@
+"""artifacts.npz of a run: what the figures are drawn from. Small plain arrays, each of the shape its name promises.
+
+| name | what |
+|---|---|
+| features_<domain> | (n, F) floats, n ≤ 300 |
+| labels_<domain> | (n,) whole numbers |
+| similarity_<domain> | (C, C) floats |
+| sigma_<domain>, sigma_noise_<r> | (n,) floats |
+| noise_domain | the name of a domain |
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from benchmark.errors import UserError
+
+LARGEST = 64 * 2**20  # bytes when unpacked; a real one has about one megabyte
+
+
+def read(directory: Path) -> dict[str, np.ndarray]:
+    """The arrays by name, never unpickled; {} when there is no such file, a UserError when it cannot be trusted."""
+    path = directory / "artifacts.npz"
+    if not path.is_file():
+        return {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST:
+                raise ValueError("it unpacks to more than any run stores")
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        fault = next(filter(None, (_fault(name, array, arrays) for name, array in arrays.items())), "")
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        fault = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    if fault:
+        raise UserError(f"{path} is damaged: {fault}. Type: python -m benchmark audit {directory}")
+    return arrays
+
+
+def _fault(name: str, array: np.ndarray, arrays: dict[str, np.ndarray]) -> str:
+    """What is wrong with one array, in words."""
+    kind, _, rest = name.partition("_")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return f"{name} holds a number that is not finite"
+    if rest.startswith("noise_"):
+        float(rest.removeprefix("noise_"))
+    if name == "noise_domain":
+        return "" if array.dtype.kind == "U" and array.ndim == 0 else "noise_domain is no name"
+    if kind == "labels":
+        good = array.dtype.kind in "iu" and array.ndim == 1
+    elif kind == "features":
+        labels = arrays.get(f"labels_{rest}")
+        good = array.dtype.kind == "f" and array.ndim == 2 and labels is not None and len(labels) == len(array)
+    elif kind == "similarity":
+        good = array.dtype.kind == "f" and array.ndim == 2 and array.shape[0] == array.shape[1]
+    else:
+        good = kind == "sigma" and array.dtype.kind == "f" and array.ndim == 1
+    return "" if good else f"{name} is a {array.dtype} array of shape {array.shape}"
