@@ -97,7 +97,10 @@ def test_status_methods_doctor_and_help_speak(finished: Path, capsys: pytest.Cap
     assert "torch" in say(capsys, "doctor")
 
 
-VERBS = [*(["run", "plan", "status", "table", "figure", "report", "verify", "explain", "tune", "publish", "data", "methods", "doctor"])]
+VERBS = [
+    "run", "plan", "status", "table", "figure", "report", "verify",
+    "explain", "tune", "publish", "data", "methods", "doctor",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", VERBS)
