@@ -217,6 +217,11 @@ def whole_number(value: Any) -> int:
         return 0
 
 
+def number(value: Any) -> float:
+    """A number that somebody else wrote; 0 for anything that is none."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else 0.0
+
+
 def scheduler_job() -> str:
     """`job` or `array_task` id under SLURM, else empty."""
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")

@@ -13,6 +13,7 @@ import typer
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, err, out, say_json
 from benchmark.cli.runs import find_run, pick_device
 from benchmark.cli.session import duration
+from benchmark.files import shown
 from benchmark.launch.status import RunState
 
 STUDIES = Path("results")
@@ -32,7 +33,7 @@ def status(
         if json:
             say_json([dataclasses.asdict(s) for s in found])
         else:
-            out.print(status_words(found, results), markup=False)
+            out.print(shown(status_words(found, results)), markup=False)
         if not watch or all(s.state in ("done", "failed", "interrupted") for s in found):
             return 1 if any(s.state == "failed" for s in found) else 0
         time.sleep(5)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.claim import STALE_SECONDS, is_stale
+from benchmark.claim import STALE_SECONDS, is_stale, number, whole_number
 from benchmark.files import read_json
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
@@ -95,11 +95,10 @@ class _Look:
         claim = _document(folder, "claim.json")
         state, reason = self._judge(run, folder, submission, job, claim, beat)
         task = (self.queue or {}).get(job)
-        total = int(beat.get("total") or 0)
-        update = int(beat.get("update") or 0)
+        total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
         left = None
         if state == "running" and update:
-            left = float(beat.get("seconds", 0)) / update * (total - update)
+            left = number(beat.get("seconds")) / update * (total - update)
         return RunState(
             run_id=run,
             state=state,
@@ -107,12 +106,12 @@ class _Look:
             suite=str(spec.get("suite", "")),
             tier=str(spec.get("tier", "")),
             target=str(spec.get("target", "")),
-            seed=spec.get("seed"),
+            seed=spec["seed"] if isinstance(spec.get("seed"), int) else None,
             update=update,
             total=total,
             seconds_left=left,
             node=str(claim.get("node") or beat.get("node") or (task.node if task else "")),
-            restarts=max(int(claim.get("restarts") or 0), int(beat.get("restarts") or 0)),
+            restarts=max(whole_number(claim.get("restarts")), whole_number(beat.get("restarts"))),
             job=job,
             reason=reason,
             path=str(folder or ""),
@@ -137,7 +136,7 @@ class _Look:
         if folder is not None and claim and self._alive(claim, folder / "claim.json", task):
             return "running", ""
         failure = _document(folder, "failure.json")
-        if task is not None and float(failure.get("time") or 0) < (submission.time if submission else 0):
+        if task is not None and number(failure.get("time")) < (submission.time if submission else 0):
             waits = f"{task.state.lower()}, {task.reason}" if task.reason not in ("", "None") else task.state.lower()
             return "queued", f"job {job}: {waits}"
         if failure:

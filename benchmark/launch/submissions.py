@@ -57,10 +57,19 @@ def submissions(results: Path) -> list[Submission]:
     found = []
     for file in sorted((results / FOLDER).glob("*/submission.json")):
         document = read_json(file)
-        if isinstance(document, dict):
+        if isinstance(document, dict) and _sound(document):
             with contextlib.suppress(TypeError):  # written by another version of this file
                 found.append(Submission(folder=file.parent, **document))
     return sorted(found, key=lambda s: s.time)
+
+
+def _sound(document: dict[str, Any]) -> bool:
+    """Whether what will be looked up has the types it should; the folder may be somebody else's."""
+    jobs, specs = document.get("jobs"), document.get("specs")
+    if not (isinstance(jobs, dict) and isinstance(specs, dict) and isinstance(document.get("time"), int | float)):
+        return False
+    lists = all(isinstance(runs, list) and all(isinstance(run, str) for run in runs) for runs in jobs.values())
+    return lists and all(isinstance(spec, dict) for spec in specs.values())
 
 
 def latest(results: Path) -> dict[str, tuple[Submission, str]]:

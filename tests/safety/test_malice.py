@@ -1,0 +1,368 @@
+"""A stranger's files: read, tabled and reported as text, or refused. Nothing of theirs ever runs, hangs or leads out."""
+
+from __future__ import annotations
+
+import contextlib
+import html.parser
+import io
+import json
+import os
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmark import artifacts, publish, records, tables
+from benchmark.__main__ import main
+from benchmark.audit import audit
+from benchmark.data import archive, digits
+from benchmark.errors import UserError
+from benchmark.networks import conv3fc2, load_imagenet
+from benchmark.spec import load_suite
+from tests import synthetic
+from tests.safety.small import Small, bits
+from tests.safety.test_fuzz import no_hang
+
+SCRIPT = "<script>alert(1)</script>"
+LATEX = r"\input{/etc/passwd} $x$ & 50% #1 ~ ^ {} _"
+MARKDOWN = "[x](javascript:alert(1)) | **b** `c` <img src=x onerror=alert(1)>"
+
+
+class Bomb:
+    """What a malicious pickle does when it is loaded: here it only leaves a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "code-ran"
+
+
+def test_the_bomb_works(mark: Path) -> None:
+    pickle.loads(pickle.dumps(Bomb(mark)))
+    assert mark.exists()  # otherwise the tests below prove nothing
+
+
+# -- pickles ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["zip", "plain pickle", "inside the state"])
+def test_a_checkpoint_with_a_malicious_pickle_is_not_loaded_and_the_run_begins_anew(
+    small: Small, tmp_path: Path, mark: Path, form: str
+) -> None:
+    spec = small.spec()
+    whole = small.execute(spec, tmp_path / "whole")
+    directory = small.directory(spec, tmp_path / "runs")
+    directory.mkdir(parents=True)
+    if form == "plain pickle":
+        (directory / "checkpoint.pt").write_bytes(pickle.dumps(Bomb(mark)))
+    else:
+        inside = {"format": 2, "run_id": spec.run_id if spec.data else "", "method": Bomb(mark)}
+        torch.save(Bomb(mark) if form == "zip" else inside, directory / "checkpoint.pt")
+    record = small.execute(spec, tmp_path / "runs")
+    assert not mark.exists()
+    assert bits(record) == bits(whole)
+    assert any("checkpoint was damaged" in w for w in record["warnings"])
+
+
+def test_imagenet_weights_with_a_malicious_pickle_are_refused(tmp_path: Path, mark: Path) -> None:
+    torch.save({"conv1.weight": Bomb(mark)}, tmp_path / "resnet18.pth")
+    with pytest.raises(UserError, match="does not hold the weights"):
+        load_imagenet(conv3fc2(1 / 64), "resnet18", tmp_path / "resnet18.pth")
+    assert not mark.exists()
+
+
+def object_npz(path: Path, mark: Path, names: tuple[str, ...]) -> None:
+    """An .npz whose arrays hold Python objects that run code when they are unpickled."""
+    np.savez(path, **{name: np.array([Bomb(mark)] * 3, dtype=object) for name in names})  # type: ignore[arg-type]
+
+
+def test_an_npz_with_object_arrays_is_refused_as_data_and_as_artifacts(tmp_path: Path, mark: Path) -> None:
+    object_npz(tmp_path / "artifacts.npz", mark, ("features_mm", "labels_mm"))
+    with pytest.raises(UserError, match=r"artifacts\.npz is damaged"):
+        artifacts.read(tmp_path)
+    object_npz(tmp_path / "usps.npz", mark, digits.KEYS)
+    with pytest.raises(UserError, match="Python objects"):
+        digits._sound(tmp_path / "usps.npz")
+    assert not mark.exists()
+
+
+def test_artifacts_that_claim_to_fill_the_memory_are_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "artifacts.npz", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("features_mm.npy", b"\0" * (artifacts.LARGEST + 1))
+    with pytest.raises(UserError, match="unpacks to more than any run stores"):
+        artifacts.read(tmp_path)
+
+
+def test_pickles_of_a_submission_are_not_opened_by_looking(tmp_path: Path, mark: Path) -> None:
+    synthetic.write_run(tmp_path)
+    folder = tmp_path / ".slurm" / "20240101-000000-abcdef"
+    folder.mkdir(parents=True)
+    for name in ("1_submitted.pkl", "1_0_result.pkl"):
+        (folder / name).write_bytes(pickle.dumps(Bomb(mark)))
+    (folder / "submission.json").write_text(json.dumps({"jobs": {"1": ["x"]}, "code": "c"}))
+    assert quiet("status", "--results", str(tmp_path))[0] == 0
+    assert quiet("audit", str(tmp_path))[0] in (0, 1)
+    assert not mark.exists()
+
+
+# -- archives and links -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/abs/out.txt", "a/../../out.txt", "..\\out.txt", "C:\\out.txt"])
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+def test_an_archive_that_leads_out_of_its_folder_is_refused_whole(tmp_path: Path, name: str, kind: str) -> None:
+    path = tmp_path / f"pictures.{kind}"
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w") as packed:
+            packed.writestr("fine.txt", "fine")
+            packed.writestr(name, "out")
+    else:
+        with tarfile.open(path, "w") as tar:
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            tar.addfile(info, io.BytesIO(b"out"))
+    with pytest.raises(UserError, match="is refused"):
+        archive.unpack(path, tmp_path / "inside" / "folder")
+    assert not (tmp_path / "out.txt").exists()
+    assert not (tmp_path / "inside" / "folder").exists()
+
+
+def test_a_link_in_a_run_is_not_published(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("private")
+    run = synthetic.write_run(tmp_path / "runs")
+    (run / "curve.jsonl").unlink()
+    (run / "curve.jsonl").symlink_to(secret)
+    with pytest.raises(UserError, match="changed after the run"):
+        publish.publish(tmp_path / "runs", tmp_path / "study")
+    assert "private" not in "".join(p.read_text() for p in tmp_path.glob("study/**/*") if p.is_file())
+    assert any(f.kind == "link" for f in audit(tmp_path / "runs").findings)
+
+
+def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
+    synthetic.write_run(tmp_path / "elsewhere")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "digits").symlink_to(tmp_path / "elsewhere" / "digits")
+    assert records.load(tmp_path / "runs").empty
+    assert audit(tmp_path / "runs").runs == 0
+
+
+@pytest.mark.parametrize(
+    "file", ["record.json", "spec.json", "curve.jsonl", "failure.json", "claim.json", "heartbeat.json"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder", "huge"])
+def test_a_file_that_never_ends_does_not_hold_anybody_up(tmp_path: Path, file: str, kind: str) -> None:
+    run = synthetic.write_run(tmp_path, status="done" if file in ("record.json", "curve.jsonl") else "interrupted")
+    (run / file).unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(run / file)
+    elif kind == "endless":
+        (run / file).symlink_to("/dev/zero")
+    elif kind == "folder":
+        (run / file).mkdir()
+    else:
+        with (run / file).open("wb") as sparse:
+            sparse.truncate(2**40)
+    with no_hang():
+        assert len(records.load(tmp_path)) == 1
+        assert quiet("status", "--results", str(tmp_path))[0] in (0, 1)
+        assert audit(tmp_path).runs == 1
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def reseal(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change a record as a stranger does, who can compute a hash."""
+    document = json.loads((run / "record.json").read_text())
+    change(document)
+    document["hashes"]["record"] = records.document_hash(document)
+    (run / "record.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("method", SCRIPT), ("method", "../../evil"), ("suite", "../../../etc"), ("suite", SCRIPT), ("tier", ".."),
+        ("target", SCRIPT), ("target", "a/b"), ("standard", "../up"), ("split", "/abs"), ("preset", SCRIPT),
+        ("sources", [SCRIPT]),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_no_name_makes_the_record_damaged(tmp_path: Path, field: str, value: Any) -> None:
+    run = synthetic.write_run(tmp_path)
+    reseal(run, lambda d: d["spec"].update({field: value}))
+    row = records.load(tmp_path).iloc[0]
+    assert row.status == "damaged"
+    assert field in row.reason
+
+
+class Tags(html.parser.HTMLParser):
+    """What a browser would act on."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.handlers: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
+
+
+def stranger(root: Path) -> None:
+    """A study in which every free text is an attack."""
+    synthetic.write_study(root, methods=("source-only", "dann", "tsvdnet", "tsvdnet:e"), seeds=(0, 1), artifacts=True)
+    for text, run in zip([SCRIPT, LATEX, MARKDOWN] * 20, sorted(root.glob("*/*/*")), strict=False):
+
+        def attack(d: dict[str, Any], text: str = text) -> None:
+            d["title"] = text
+            d["warnings"] = [text]
+            d["data"].update(note=text, generated=[text])
+            d["provenance"].update(commit=text, hardware=text, versions={text: text})
+            d["classes"] = [f"{text} {i}" for i in range(10)]
+            d["losses"] = {text: 1.0}
+            d["diagnostics"] = {text: text, "rank": [text]}
+            d["probes"] = {text: 1.0, "tnn_rotated": text}
+            d["cost"]["seconds"] = 1e300
+
+        reseal(run, attack)
+
+
+def test_every_table_of_a_strangers_study_is_text(tmp_path: Path) -> None:
+    stranger(tmp_path)
+    frame = records.load(tmp_path)
+    assert set(frame.status) == {"done"}
+    made = 0
+    for kind in tables.KINDS:
+        try:
+            table = tables.make(kind, frame, load_suite("digits"))
+        except UserError:
+            continue  # refused in words
+        made += 1
+        for suffix, render in tables.FORMS.items():
+            shown = render(table)
+            if suffix in ("html", "md"):
+                assert "<script>alert" not in shown
+                assert "<img src" not in shown
+            if suffix == "html":
+                assert "javascript:" not in "".join(Tags(shown).links)
+                assert not Tags(shown).handlers
+            if suffix == "tex":
+                assert r"\input{" not in shown
+    assert made >= 3
+
+
+def test_the_report_of_a_strangers_study_runs_only_its_own_script(tmp_path: Path) -> None:
+    from benchmark import report
+
+    stranger(tmp_path / "theirs")
+    synthetic.write_study(tmp_path / "ours", methods=("source-only", "dann", "tsvdnet", "tsvdnet:e"), seeds=(0, 1))
+    pages = {}
+    for whose in ("ours", "theirs"):
+        path = report.write(tmp_path / whose, tmp_path / f"{whose}.html")
+        pages[whose] = Tags(path.read_text(encoding="utf-8"))
+    assert pages["theirs"].tags.count("script") == pages["ours"].tags.count("script")
+    assert pages["theirs"].tags.count("img") == pages["ours"].tags.count("img")
+    assert len(pages["theirs"].handlers) == len(pages["ours"].handlers)
+    assert not [link for link in pages["theirs"].links if link.startswith(("javascript:", "http"))]
+
+
+def quiet(*words: str) -> tuple[int, str]:
+    """A command's exit code and everything it said; a traceback would come through here as an exception."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = main(list(words))
+    return code, said.getvalue()
+
+
+READING = [
+    ("status",), ("table",), ("table", "--kind", "cost"), ("table", "--kind", "per-class"), ("table", "--kind", "verdicts"),
+    ("report", "--no-figures", "--no-sheets"), ("figure", "--kind", "curves"), ("figure", "--kind", "similarity"),
+    ("export", "--format", "csv"), ("export", "--format", "parquet"),
+]  # fmt: skip
+
+
+def test_no_reading_verb_runs_a_method_file_that_a_record_names(
+    tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    stranger(runs)
+    evil = runs / "evil.py"
+    evil.write_text(f"import os\nos.mkdir({str(mark)!r})\n")
+    monkeypatch.chdir(tmp_path)
+    for i, status in enumerate(("done", "failed", "interrupted")):
+        synthetic.write_run(runs, method="runs/evil.py:Evil", seed=i, status=status)
+        synthetic.write_run(runs, method=f"{evil}:Evil", seed=i, status=status, standard="combined")
+    for words in READING:
+        suite = ["--suite", "digits"] if words[0] in ("table", "figure") else []
+        code, said = quiet(*words, *suite, "--results", str(runs))
+        assert code in (0, 1, 2), (words, said)
+        assert not mark.exists(), words
+    assert quiet("audit", str(runs))[0] == 1
+    assert quiet("publish", "theirs", "--results", str(runs), "--studies", str(tmp_path / "studies"))[0] in (0, 2)
+    assert not mark.exists()
+
+
+def test_a_strangers_index_is_not_believed(tmp_path: Path) -> None:
+
+    run = synthetic.write_run(tmp_path, accuracy=50.0)
+    frame = records.load(tmp_path)
+    forged = frame.assign(last=99.9, oracle=99.9, place=str(run.relative_to(tmp_path)), stamp="1:1")
+    forged.to_parquet(tmp_path / ".index.parquet")
+    assert records.load(tmp_path)["last"].max() < 60
+
+
+def test_what_a_record_says_cannot_move_the_cursor(tmp_path: Path) -> None:
+    escape = "\x1b]0;owned\x07\x1b[2J"
+    run = synthetic.write_run(tmp_path, status="failed", reason=f"bad {escape}")
+    assert "\x1b" not in str(records.load(tmp_path).reason[0])
+    assert "\x1b" not in quiet("status", "--results", str(tmp_path))[1]
+    (run.parent / f"x{escape}").mkdir()
+    (run.parent / f"x{escape}" / "spec.json").write_text("{}")
+    assert "\x1b" not in quiet("audit", str(tmp_path))[1]
+    assert "\x1b" not in quiet("status", "--results", str(tmp_path))[1]
+
+
+@pytest.mark.parametrize("value", ["text", -1, [], {}, None, 1e308, True, "9" * 5000])
+def test_notes_of_any_shape_are_shown_by_status(tmp_path: Path, value: Any) -> None:
+    keys = [
+        "total",
+        "update",
+        "seconds",
+        "restarts",
+        "time",
+        "node",
+        "pid",
+        "host",
+        "reason",
+        "attempts",
+        "target",
+        "seed",
+        "method",
+    ]
+    note = dict.fromkeys(keys, value)
+    run = synthetic.write_run(tmp_path, status="interrupted")
+    for name in ("heartbeat.json", "claim.json", "failure.json", "spec.json"):
+        (run / name).write_text(json.dumps(note))
+        assert quiet("status", "--results", str(tmp_path))[0] in (0, 1)
+        assert len(records.load(tmp_path)) == 1
+    folder = tmp_path / ".slurm" / "20240101-000000-abcdef"
+    folder.mkdir(parents=True)
+    known = ["jobs", "specs", "profile", "data_root", "code", "memory_mb", "user", "host", "time"]
+    (folder / "submission.json").write_text(json.dumps(dict.fromkeys(known, value)))
+    assert quiet("status", "--results", str(tmp_path))[0] in (0, 1)
