@@ -78,9 +78,7 @@ class TSVDNet(Method):
         self.shape = aux.slice_shape(classes, domains, h.rotation)
         self.length = 1.0 if h.normalise == "never" else h.unit_scale
         width = task.feature_dim / h.kernel_dim if h.kernel_dim and h.distance == "mean" else 1.0
-        self.scale = (
-            width / self.length**2
-        )  # of the kernel's distances: as if features had length 1 and kernel_dim entries
+        self.scale = width / self.length**2  # of the kernel's distances: as if of kernel_dim features of length 1
         self.lam = self._active_lam() if h.lam_rule == "active" else h.lam
         self.eta, self.updates, self.updates_at_max = h.eta0, 0, 0
         self.sigmas: list[Tensor] = []  # of the last batch of each domain, for the diagnostics
