@@ -112,7 +112,7 @@ def _digits(suite: Suite, folder: Path, report: Report) -> None:
             continue
         try:
             arrays = digits.read(file)
-            wrong = digits.faults(arrays)
+            wrong = digits.faults(arrays) or digits.empty_classes(arrays)
         except ValueError as error:
             wrong = [str(error)]
         report.faults += [Fault(str(file), what) for what in wrong]

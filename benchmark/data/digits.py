@@ -128,7 +128,15 @@ def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
             ten = (y.min(), y.max()) == (1, 10)
             hint = " (a 10 that means 0, as in SVHN's files? `data prepare` turns it)" if ten else ""
             found.append(f"y_{part} has labels {y.min()}–{y.max()}, not 0–9{hint}")
-        elif absent := sorted(set(range(10)) - set(np.unique(y).tolist())):
+    return found
+
+
+def empty_classes(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Classes without an image, in words: a small subset may be trained on like that, but `data check` says so."""
+    found = []
+    for part in ("train", "test"):
+        absent = sorted(set(range(10)) - set(np.unique(arrays[f"y_{part}"]).tolist()))
+        if absent:
             found.append(f"y_{part} has no image of the class {', '.join(map(str, absent))}")
     return found
 

@@ -128,11 +128,12 @@ def activations(tree: Path, files: Files, size: int, data_root: Path | None) -> 
     """(N, 192, h, w) float16 of one domain, memory-mapped; made on the first call, by one process for all."""
     mark = combine(tree_fingerprint(tree, files.names, data_root), weights_hash(), "stem and blocks 0-13, float16")
     path = make_folder(cache_root(data_root) / "activations") / cache_name(mark, size)
-    with FileLock(f"{path}.lock"):
-        if not path.exists():
-            pictures = Pictures([tree / name for name in files.names], size)
-            with replacing(path) as temporary, temporary.open("wb") as out:
-                np.save(out, _through(pictures, size))
+    if not path.exists():
+        with FileLock(f"{path}.lock"):
+            if not path.exists():  # another process may have made it while this one waited
+                pictures = Pictures([tree / name for name in files.names], size)
+                with replacing(path) as temporary, temporary.open("wb") as out:
+                    np.save(out, _through(pictures, size))
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmark.data import archive, importers, trees
 from benchmark.data.cache import make_folder, write_npz
-from benchmark.data.digits import faults
+from benchmark.data.digits import empty_classes, faults
 from benchmark.data.prepared import FOLDERS, writable
 from benchmark.data.sources import downloads
 from benchmark.errors import UserError
@@ -103,7 +103,7 @@ def _digits(suite: Suite, root: Path, tops: list[Path], done: Prepared, again: b
                 done.missing.append(domain.name)
                 continue
             arrays, words = result
-            wrong = faults(arrays)
+            wrong = faults(arrays) or empty_classes(arrays)
             if wrong:
                 raise UserError(f"{words} gives no sound {domain.name}: {'; '.join(wrong)}.")
             write_npz(target, arrays)

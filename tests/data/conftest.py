@@ -16,7 +16,7 @@ NATIVE = {"mnist": (28, 28), "mnistm": (32, 32, 3), "usps": (16, 16), "svhn": (3
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of a test goes to the user's cache, and no data folder of the user's is seen."""
+    """Nothing of a test goes to the user's cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home-cache"))
 
 

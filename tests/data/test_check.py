@@ -33,7 +33,7 @@ def test_every_broken_digit_file_is_named_with_its_fault_at_once(tmp_path, write
     (folder / "mnist.npz").unlink()
     for name, change in {
         "svhn": {"y_train": (np.arange(40) % 10 + 1).astype(np.uint8)},
-        "mnistm": {"x_train": np.zeros((40, 32, 32, 3), np.float64), "y_test": np.zeros(20, np.uint8)},
+        "mnistm": {"x_train": np.zeros((40, 32, 32, 3), np.float64), "y_test": np.zeros(19, np.uint8)},
         "usps": {"x_train": np.array([{}, {}], dtype=object)},
     }.items():
         with np.load(folder / f"{name}.npz") as stored:
@@ -43,9 +43,14 @@ def test_every_broken_digit_file_is_named_with_its_fault_at_once(tmp_path, write
     assert found["mnist.npz"] == ["the file is not there"]
     assert "labels 1–10, not 0–9" in found["svhn.npz"][0]
     assert "x_train is float64, not uint8" in found["mnistm.npz"][0]
-    assert "y_test has no image of the class 1, 2" in found["mnistm.npz"][1]
+    assert "x_test has 20 images but y_test 19 labels" in found["mnistm.npz"][1]
     assert "Python objects" in found["usps.npz"][0]
     assert "damaged" in found["syn.npz"][0]
+
+
+def test_a_class_without_images_is_a_fault(tmp_path, write_digits):
+    report = check(DIGITS_SUITE, write_digits(tmp_path, test=8))
+    assert said(report)["usps.npz"] == ["y_test has no image of the class 8, 9"]
 
 
 def test_a_missing_syn_is_no_fault(tmp_path, write_digits, monkeypatch):
