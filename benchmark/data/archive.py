@@ -11,6 +11,7 @@ import stat
 import tarfile
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -57,8 +58,7 @@ def unpack(archive: Path, folder: Path, limits: Limits | None = None) -> Path:
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         with _opened(archive) as source:
-            members = list(_members(archive, source))
-            _believable(archive, members, limits)
+            members = _contents(archive, source, limits)
             _room(archive, folder.parent, sum(m.size for m in members))
             budget = min(limits.total, max(limits.small, int(limits.ratio * archive.stat().st_size)))
             for member in members:
@@ -78,7 +78,7 @@ def verify(archive: Path) -> None:
     """Read an archive to its end; a `UserError` when it is damaged or holds something that `unpack` would refuse."""
     try:
         with _opened(archive) as source:
-            for member in _members(archive, source):
+            for member in _contents(archive, source, Limits()):
                 with _stream(source, member) as stream:
                     while stream.read(1 << 20):
                         pass
@@ -128,18 +128,25 @@ def _refused(archive: Path, name: str, why: str) -> UserError:
     )
 
 
-def _believable(archive: Path, members: list[Member], limits: Limits) -> None:
-    total, packed = sum(m.size for m in members), archive.stat().st_size
-    if len(members) > limits.files:
-        raise UserError(f"{archive} is refused: it claims {len(members):,} files (at most {limits.files:,}).")
-    if total > limits.total or (total > limits.small and total > limits.ratio * packed):
-        raise UserError(
-            f"{archive} is refused: {packed:,} bytes claim to unpack to {total:,}, which no archive of pictures does."
-        )
-    names = [m.name.casefold() for m in members]
-    if len(set(names)) != len(names):
-        twice = next(n for n in names if names.count(n) > 1) if len(names) < 10_000 else "a file"
-        raise UserError(f"{archive} is refused: it holds {twice!r} twice.")
+def _contents(archive: Path, source: zipfile.ZipFile | tarfile.TarFile, limits: Limits) -> list[Member]:
+    """Every member, if all of them together are believable. Judged header by header: to reach the next header of a
+    compressed tar, the data before it must be unpacked, and a bomb would go off in the reading."""
+    members: list[Member] = []
+    total, packed = 0, archive.stat().st_size
+    for member in _members(archive, source):
+        members.append(member)
+        total += member.size
+        if len(members) > limits.files:
+            raise UserError(f"{archive} is refused: it claims more than {limits.files:,} files.")
+        if total > limits.total or (total > limits.small and total > limits.ratio * packed):
+            raise UserError(
+                f"{archive} is refused: {packed:,} bytes claim to unpack to {total:,} or more, which no archive of "
+                f"pictures does."
+            )
+    twice = [name for name, n in Counter(m.name.casefold() for m in members).items() if n > 1]
+    if twice:
+        raise UserError(f"{archive} is refused: it holds {twice[0]!r} twice.")
+    return members
 
 
 def _room(archive: Path, folder: Path, total: int) -> None:
