@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -109,10 +110,15 @@ def cancel(jobs: Iterable[str]) -> None:
             raise UserError(f"scancel did not work: {_last_line(done)}")
 
 
-def requeue(job: str) -> bool:
-    """Put a running task back into the queue; False when SLURM refuses."""
-    done = _run("scontrol", "requeue", job)
-    return done is not None and done.returncode == 0
+def requeue(job: str, attempts: int = 5) -> bool:
+    """Put a running task back into the queue; False when SLURM refuses. The controller may be away for a moment."""
+    for attempt in range(attempts):
+        done = _run("scontrol", "requeue", job)
+        if done is not None and done.returncode == 0:
+            return True
+        if attempt + 1 < attempts and shutil.which("scontrol") is not None:
+            time.sleep(3)
+    return False
 
 
 def check(options: list[str], where: str) -> None:

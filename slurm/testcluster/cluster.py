@@ -197,11 +197,12 @@ class Cluster:
         return any(word in said for word in saying.split("|")) if said else False
 
     def _daemons(self) -> Iterator[tuple[int, str]]:
-        """(pid, name) of each daemon. Steps of jobs inherit the tag of their slurmd: they are left out by name."""
+        """(pid, name) of each daemon. Their helpers (slurmstepd, slurmscriptd) inherit the tag and are left out."""
         for pid, environment in _environments():
-            tag = environment.get(TAG, "")
-            if tag.startswith(f"{self.base}:") and not _name_of(pid).startswith("slurmstepd"):
-                yield pid, tag.rpartition(":")[2]
+            base, _, name = environment.get(TAG, "").rpartition(":")
+            program = name if name in ("munged", "mariadbd", "slurmdbd", "slurmctld") else "slurmd"
+            if base == str(self.base) and _program_of(pid) == program:
+                yield pid, name
 
     def _processes(self, node: str | None = None) -> Iterator[int]:
         """Everything of this cluster or of one of its nodes: daemons, job steps, and the jobs' own processes."""
@@ -227,9 +228,9 @@ def _environments() -> Iterator[tuple[int, dict[str, str]]]:
                 yield int(entry.name), {key: value for key, _, value in pairs}
 
 
-def _name_of(pid: int) -> str:
+def _program_of(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text()
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
 
