@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmark.errors import UserError, unknown
+from benchmark.files import replacing
 from benchmark.networks import NETWORKS
 from benchmark.spec import Suite, Tier, TierSettings, check_preset, load_suite
 from methods.contract import build_hparams
@@ -276,8 +277,8 @@ def draw(a: Audit, stem: Path) -> list[Path]:
     name = f"tsvdnet{':' + a.preset if a.preset else ''}"
     verdict = "A = 0 at every update" if a.always_zero else "A can differ from zero"
     figure.suptitle(f"{name} on {a.suite} ({a.tier}): λ = {a.lam:g}, η_max = {h.eta_max:g}: {verdict}")
-    stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.parent / f"{stem.name}{ending}" for ending in (".png", ".pdf")]
     for path in paths:
-        figure.savefig(path, dpi=150)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, format=path.suffix[1:])
     return paths

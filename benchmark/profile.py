@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark import data
 from benchmark.claim import Claim
+from benchmark.files import replacing
 from benchmark.networks import Extractor
 from benchmark.run import Run, quiet_torch
 from benchmark.spec import RunSpec, resolve
@@ -217,6 +218,6 @@ def picture(profiles: list[Profile], path: Path) -> None:
     axes.set_xlabel("milliseconds a step (median)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(ncols=len(PARTS), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=160)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=160, format=path.suffix[1:] or "png")
     plt.close(figure)

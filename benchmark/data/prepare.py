@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.data import archive, importers, trees
-from benchmark.data.cache import make_folder, write_npz
+from benchmark.data.cache import make_folder, write_json, write_npz
 from benchmark.data.digits import empty_classes, faults
 from benchmark.data.prepared import FOLDERS, writable
 from benchmark.data.sources import downloads
@@ -66,7 +66,7 @@ def _unpacked(suite: Suite, top: Path, root: Path, done: Prepared) -> list[Path]
                 folders.append(folder)
                 continue
             folders.append(archive.unpack(path, folder))
-            marker.write_text(json.dumps(state), encoding="utf-8")
+            write_json(marker, state)
         except UserError as error:
             done.refused.append(str(error))
     return folders

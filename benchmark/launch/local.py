@@ -24,7 +24,7 @@ from benchmark import records
 from benchmark.errors import UserError
 from benchmark.failure import reason_of, write_failure
 from benchmark.faults import fault
-from benchmark.files import read_object
+from benchmark.files import read_object, write_json
 from benchmark.spec import RunSpec
 
 
@@ -185,6 +185,9 @@ class Pool:
             if records.read(directory) is not None:  # killed between its record and its answer
                 return "done", ""
         update = read_object(directory / "heartbeat.json").get("update")
+        if not (directory / "spec.json").exists():  # killed before it could begin: a failure needs its spec to be seen
+            with contextlib.suppress(OSError):
+                write_json(directory / "spec.json", worker.spec.to_json())
         write_failure(directory, reason, method=worker.spec.name, update=update)
         return "failed", reason
 
