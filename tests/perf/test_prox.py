@@ -27,7 +27,7 @@ def loop_over_slices(g: np.ndarray, t: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "shape, rounds, calls", [((345, 6, 345), 15, 1), ((10, 5, 10), 200, 5)], ids=["345x6x345", "10x5x10"]
+    "shape, rounds, calls", [((345, 6, 345), 15, 1), ((10, 5, 10), 300, 2)], ids=["345x6x345", "10x5x10"]
 )
 def test_shrink_is_faster_than_a_loop_over_slices(benchmark, shape, rounds, calls):
     g = torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -46,7 +46,8 @@ def test_shrink_is_faster_than_a_loop_over_slices(benchmark, shape, rounds, call
             shrink(g, t)
 
     benchmark.pedantic(ours, setup=one_round_of_the_loop, rounds=rounds, warmup_rounds=3)
-    before, now = float(np.median(loop)), benchmark.stats.stats.median / calls
+    # the best round of each: what the machine can do when nothing else interrupts
+    before, now = min(loop), benchmark.stats.stats.min / calls
     benchmark.extra_info.update(loop_ms=1e3 * before, ratio=before / now)
     print(f"\n{shape}: loop {1e3 * before:.3f} ms, shrink {1e3 * now:.3f} ms, {before / now:.2f} times as fast")
     assert before / now >= NEEDED
