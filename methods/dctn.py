@@ -90,6 +90,7 @@ class DCTN(Method):
     }
     standards = ("multi-source",)
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "confusion_weight": Range(0.03, 3.0, log=True)}
+    relative_cost = 1.6
 
     hparams: DCTNHParams
     totals: Tensor

@@ -94,6 +94,7 @@ class M3SDA(Method):
     standards = ("multi-source",)
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "moment_weight": Range(0.01, 1.0, log=True)}
     card = True
+    relative_cost = 3.1
 
     hparams: M3SDAHParams
 

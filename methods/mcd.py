@@ -55,6 +55,7 @@ class MCD(Method):
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "discrepancy_weight": Range(0.3, 10.0, log=True)}
     card = True
+    relative_cost = 3.0
 
     hparams: MCDHParams
 

@@ -55,6 +55,7 @@ class MDAN(Method):
     presets = {"hard": {"form": "hard"}, "code": {"form": "code", "mu": 0.01}}
     standards = ("multi-source",)
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "mu": Range(0.03, 3.0, log=True)}
+    relative_cost = 1.8
 
     hparams: MDANHParams
 
