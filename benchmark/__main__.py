@@ -13,6 +13,8 @@ UsageProblem: type[Exception] = [c for c in typer.BadParameter.__mro__ if c not 
     -1
 ]
 
+INTERRUPTED = "Interrupted. Nothing is lost: the same command goes on where it stopped."
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors of the user's become sentences."""
@@ -26,7 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         result = app(args=arguments, standalone_mode=False)
-        return result if isinstance(result, int) else 0
+        code = result if isinstance(result, int) else 0
+        if code == 130:  # of a verb that stopped in good order, or as typer passes an interrupt on
+            err.print(INTERRUPTED)
+        return code
     except (UserError, MethodError) as error:
         err.print(str(error), markup=False)
         return 2
@@ -51,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         err.print(f"Failed: {error.filename or 'a file'}: {error.strerror or error}", markup=False)
         return 1
     except (KeyboardInterrupt, Interrupted, typer.Abort):
-        err.print("Interrupted. Nothing is lost: the same command goes on where it stopped.")
+        err.print(INTERRUPTED)
         return 130
 
 

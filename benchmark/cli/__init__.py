@@ -19,6 +19,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Reproducibility benchmark for multi-source domain adaptation. Start with: `python -m benchmark run --suite digits`",
+    epilog="Exit codes: 0 done, 1 something failed, 2 bad request, 130 interrupted.",
 )
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)

@@ -104,8 +104,6 @@ class Session:
     def close(self, outcome: Outcome) -> int:
         """What came out and where it is."""
         code = 130 if outcome.interrupted else 1 if outcome.failed else 0
-        if outcome.interrupted:
-            err.print("Interrupted. Every run has saved itself; the same command goes on where it stopped.")
         for run_id, reason in outcome.failed.items():
             err.print(f"failed: {run_id}: {reason}", markup=False, style="red")
         for run_id in outcome.held:

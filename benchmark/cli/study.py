@@ -58,7 +58,6 @@ def tune(
         )
     outcome = _launch(tried, folder, data_root, workers or os.cpu_count() or 1, pick_device(device), show=not json)
     if outcome.interrupted:
-        err.print("Interrupted. Every run has saved itself; the same command goes on where it stopped.")
         return 130
     choices = tuning.choose(study, tried, folder)
     if choices:

@@ -1,0 +1,378 @@
+"""Every public error message, met by doing what provokes it; every exit code, documented and seen.
+
+That no place is forgotten is checked at the end of a whole test run: see `sites.py` beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmark import explain, figures, paper_claims, publish, records, stats, tables, verify
+from benchmark.errors import RunFailed, UserError
+from benchmark.launch import queue
+from benchmark.networks import NETWORKS, conv3fc2, load_imagenet
+from benchmark.plan import parse_seeds
+from benchmark.spec import RunSpec, load_suite
+from methods.contract import MethodError, build_hparams, load_method
+from methods.kernels import mmd
+from methods.source_only import SourceOnly
+from tests import synthetic
+from tests.safety import sites
+from tests.safety.small import Small
+from tests.safety.test_malice import quiet
+
+# -- exit codes -------------------------------------------------------------------------------------------------------
+
+CODES = {0: "done", 1: "something failed", 2: "bad request", 130: "interrupted"}
+
+
+def test_every_exit_code_is_documented_where_a_user_looks() -> None:
+    words = ", ".join(f"{code} {meaning}" for code, meaning in CODES.items())
+    root = Path(__file__).parent.parent.parent
+    for text in (quiet("--help")[1], (root / "README.md").read_text(), (root / "docs" / "safety.md").read_text()):
+        assert words in " ".join(text.replace("│", " ").split())
+
+
+def test_exit_code_0_done() -> None:
+    assert quiet("methods")[0] == 0
+    assert quiet("--help")[0] == 0
+
+
+def test_exit_code_1_something_failed(tmp_path: Path, small: Small) -> None:
+    synthetic.write_run(tmp_path / "runs", status="failed", reason="the trap was there")
+    code, said = quiet("status", "--results", str(tmp_path / "runs"))
+    assert code == 1
+    assert "the trap was there" in said
+    (tmp_path / "broken.py").write_text(
+        "from methods.source_only import SourceOnly\nclass Broken(SourceOnly):\n  update = None\n"
+    )
+    words = ["--methods", f"{tmp_path / 'broken.py'}:Broken", "--targets", "mt", "--data-root", str(small.data)]
+    code, said = quiet("run", "--suite", str(small.suite), *words, "--results", str(tmp_path / "new"), "--workers", "1")
+    assert code == 1
+    assert re.search("failed: [0-9a-f]{16}: TypeError", said)
+
+
+def test_exit_code_2_bad_request() -> None:
+    assert quiet("run", "--suite", "digist")[0] == 2
+    assert quiet("no-such-verb")[0] == 2
+    assert quiet("plan")[0] == 2
+
+
+def test_exit_code_130_interrupted(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = small.execute(small.spec(), tmp_path)
+    monkeypatch.setenv("BENCHMARK_FAULT", "evaluate=interrupt")
+    code, said = quiet("verify", record.run_id, "--results", str(tmp_path), "--data-root", str(small.data))
+    assert code == 130
+    assert "Nothing is lost" in said
+
+
+def test_a_disk_that_refuses_ends_a_command_with_a_sentence_and_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthetic.write_study(tmp_path, methods=("source-only",), seeds=(0,))
+    monkeypatch.setenv("BENCHMARK_FAULT", "write:*=enospc")
+    code, said = quiet("table", "--suite", "digits", "--results", str(tmp_path), "--out", str(tmp_path / "tables"))
+    assert code == 1
+    assert "No space left on device" in said
+    assert not list((tmp_path / "tables").glob("*"))
+
+
+def test_a_failed_verification_run_is_a_sentence_and_code_1(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = small.execute(small.spec(), tmp_path)
+    monkeypatch.setenv("BENCHMARK_FAULT", "update=memory")
+    code, said = quiet("verify", record.run_id, "--results", str(tmp_path), "--data-root", str(small.data))
+    assert code == 1
+    assert "Failed: out of memory" in said
+
+
+# -- messages of the command line -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finished runs of two suites, a failed run, an interrupted one."""
+    root = tmp_path_factory.mktemp("study")
+    synthetic.write_study(root, methods=("source-only", "tsvdnet"), seeds=(0, 1), targets=("mm", "up"))
+    synthetic.write_run(root, suite="pacs", target="C", method="dann", standard="combined")
+    synthetic.write_run(root, method="dann", standard="combined", status="failed", seed=7)
+    synthetic.write_run(root, method="mcd", standard="combined", status="interrupted", seed=8)
+    return root
+
+
+COMMANDS: list[tuple[str, str]] = [
+    ("cancel --results STUDY", "No run is queued or running on SLURM"),
+    ("retry --results STUDY", "Say which: retry --failed"),
+    ("retry --failed --results STUDY", "was never sent to SLURM"),
+    ("logs 0000000000 --results STUDY", "No run that is known begins with '0000000000'"),
+    ("logs DONE --results STUDY", "is done and has printed nothing"),
+    ("explain tsvdnet --set lam", "is not of the form key=value"),
+    ("explain dann", "There is no audit of method 'dann'"),
+    ("explain tsvdnet:code --preset paper", "Two presets were named"),
+    ("explain tsvdnet --set lmbda=1", "There is no hyper-parameter of tsvdnet 'lmbda'"),
+    ("explain tsvdnet --preset e", "has no auxiliary tensor A"),
+    ("verify --published --studies EMPTY", "There is no published study"),
+    ("verify random --results EMPTY", "There is no finished run"),
+    ("verify 0000000000 --results STUDY", "No run in"),
+    ("verify ORPHAN --results STUDY", "is missing or damaged"),
+    ("publish ../out --results STUDY", "A study's name is made of letters"),
+    ("publish fine --results EMPTY --studies EMPTY", "There is no finished run"),
+    ("table --set updates=3 --results STUDY", "does not name settings of runs"),
+    ("table --results EMPTY", "There are no records in"),
+    ("table --results STUDY", "hold the suites digits, pacs"),
+    ("table --suite digits --format word --results STUDY", "There is no format of tables 'word'"),
+    ("table --suite digits --kind best --results STUDY", "There is no kind of table 'best'"),
+    ("table --suite digits --target mm --results STUDY", "--target goes with --kind per-class"),
+    ("table --suite digits --kind per-class --selection oracle --results STUDY", "stored for the last evaluation point only"),
+    ("table --suite digits --selection luck --results STUDY", "There is no selection rule 'luck'"),
+    ("table --suite domainnet --results STUDY", "There are no records of suite domainnet"),
+    ("table --suite digits --tier paper --results STUDY", "There is no run of suite digits with --tier 'paper'"),
+    ("table --suite digits --data feed --results STUDY", "There is no run of suite digits with --data 'feed'"),
+    ("table --suite digits --tuned --results STUDY", "There are no tuned runs"),
+    ("table --suite digits --set run.updates=3 --results STUDY", "There are no runs of suite digits with"),
+    ("table --suite pacs --kind ablation --results STUDY", "ablation"),
+    ("export --format word --results STUDY", "There is no export format 'word'"),
+    ("export --results EMPTY", "There are no records in"),
+    ("report --results EMPTY", "There are no records in"),
+    ("figure --suite digits --kind art --results STUDY", "There is no kind of figure 'art'"),
+    ("figure --suite digits --kind tsne --results STUDY", "has no artifacts.npz to draw from"),
+    ("figure --suite digits --kind tsne --methods dan --results STUDY", "There is no finished run for the method dan"),
+    ("figure --suite digits --kind tnn --target sv --results STUDY", "shown rows have run 'sv'"),
+    ("figure --suite digits --kind tsne --methods tsvdnet --target sv --results STUDY", "shown rows have run 'sv'"),
+    ("figure --suite digits --kind tsne --methods tsvdnet --seed 9 --results STUDY", "seed that all shown rows have run '9'"),
+    ("figure --suite digits --kind cost --results STUDY", "has all targets and a time"),
+    ("figure --suite pacs --kind curves --results STUDY", "no finished multi-source run"),
+    ("figure --kind critical-difference --suite digits --results STUDY", "is refused: it needs at least"),
+    ("run --suite digits --selection luck", "There is no selection rule 'luck'"),
+    ("run --suite digits --executor cloud", "There is no executor 'cloud'"),
+    ("run --suite digits --results FILE", "cannot be written to"),
+    ("run --suite digits --seeds 9999999999", "A seed is at most"),
+    ("run REQUEST --device abacus", "There is no device 'abacus'"),
+    ("run REQUEST --executor slurm", "needs a cluster profile"),
+    ("run REQUEST --executor slurm --cluster PROFILE", "sbatch is not on PATH"),
+    ("tune --suite digits --target up --rule oracle", "Rules that read target labels are no rules"),
+    ("tune --suite digits --target up --trials 0", "--trials takes a number of at least 1"),
+    ("tune --suite digits --target up --set dann.lam=1", "tuning draws the methods' own values"),
+    ("audit EMPTY/none", "There is no folder"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command, words", COMMANDS, ids=[c for c, _ in COMMANDS])
+def test_a_mistake_on_the_command_line_is_answered_with_a_sentence(
+    study: Path, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "profile.toml").write_text("cpus = 1\n")
+    orphan = study / "digits" / "mini" / ("f" * 16)
+    orphan.mkdir(exist_ok=True)
+    done = next(study.glob("digits/mini/*/record.json")).parent.name
+    places = {
+        "STUDY": study, "EMPTY": tmp_path / "empty", "FILE": tmp_path / "file", "DONE": done, "ORPHAN": "f" * 16,
+        "SMALL": small.suite, "DATA": small.data, "PROFILE": tmp_path / "profile.toml",
+    }  # fmt: skip
+    command = command.replace("REQUEST", "--suite SMALL --data-root DATA --methods source-only --results EMPTY")
+    for name, place in places.items():
+        command = re.sub(rf"\b{name}\b", str(place), command)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    code, said = quiet(*command.split())
+    assert words in " ".join(said.split())
+    assert code == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_gpu_that_is_not_there_is_said() -> None:
+    from benchmark.cli.runs import pick_device
+
+    with pytest.raises(UserError, match="no GPU that torch can use"):
+        pick_device("cuda")
+
+
+# -- messages of the parts --------------------------------------------------------------------------------------------
+
+
+def raises(words: str, call: Callable[[], Any], kind: type[Exception] = UserError) -> None:
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_methods_name_what_they_do_not_know(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+    raises("there is no method 'dnan'", lambda: load_method("dnan"), MethodError)
+    raises("does not exist", lambda: load_method(f"{tmp_path}/none.py:X"), MethodError)
+    raises("could not be imported: ModuleNotFoundError", lambda: load_method(f"{tmp_path}/broken.py:X"), MethodError)
+    raises("has no method class 'X'; it has: none", lambda: load_method(f"{tmp_path}/empty.py:X"), MethodError)
+    raises("has no hyper-parameter 'x'", lambda: build_hparams(SourceOnly, {"x": 1}), MethodError)
+    raises("is a switch: true or false", lambda: build_hparams(SourceOnly, {"bn": "perhaps"}), MethodError)
+    raises("takes a float, not 'much'", lambda: build_hparams(SourceOnly, {"lr_scale": "much"}), MethodError)
+
+
+CHOICES = [
+    ("dctn", "loss", "loss of dctn"), ("dctn", "vote", "vote of dctn"), ("m3sda", "form", "form of m3sda"),
+    ("mdan", "form", "form of mdan"), ("tsvdnet", "pseudo", "value of tsvdnet.pseudo"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method, key, words", CHOICES)
+def test_a_choice_that_a_method_does_not_have_is_answered_with_those_it_has(
+    small: Small, tmp_path: Path, method: str, key: str, words: str
+) -> None:
+    with pytest.raises((UserError, RunFailed), match=f"There is no {re.escape(words)} 'neither'"):
+        small.execute(small.spec(method, overrides={key: "neither"}), tmp_path)
+
+
+def test_values_of_tsvdnet_that_mean_nothing_are_refused() -> None:
+    from tsvdnet import auxiliary, prototypes, uncertainty
+    from tsvdnet.options import TSVDNetHParams
+
+    one = torch.ones(2, 3)
+    raises("tsvdnet.lam must be above zero", lambda: TSVDNetHParams(lam=-1.0))
+    raises("aux_every ≥ 1", lambda: TSVDNetHParams(aux_every=0))
+    raises("There is no prox rule", lambda: auxiliary.threshold("other", 1.0, 1.0, 3))
+    raises("There is no rule for pseudo labels", lambda: prototypes.pseudo_labels(one, "other", 0.5))
+    raises("There is no reduction", lambda: prototypes.gaussian_similarity(one, 1.0, reduction="max"))
+    raises("There is no link of the uncertainty head", lambda: uncertainty.variance(one[0], "other"))
+    raises(
+        "There is no form of the uncertainty loss",
+        lambda: uncertainty.weighted_loss(one, one[:, 0].long(), one[0], "other"),
+    )
+    kernel = lambda x, y, paired: torch.eye(2)  # noqa: E731
+    raises("There is no MMD estimator", lambda: mmd([one], [one], kernel, estimator="other"))
+
+
+def test_networks_say_what_they_cannot_be(tmp_path: Path) -> None:
+    raises("has no narrow version", lambda: NETWORKS["resnet101"](0.5))
+    raises("are not at", lambda: load_imagenet(conv3fc2(1 / 64), "resnet18", tmp_path / "none.pth"))
+
+
+def test_specs_and_records_say_what_is_wrong(small: Small, tmp_path: Path) -> None:
+    raises("unknown fields: colour", lambda: RunSpec.from_json({"suite": "digits", "colour": 1}))
+    raises("the spec was made for", lambda: small.execute(small.spec(data="0" * 16), tmp_path), RunFailed)
+    raises("only a finished run can be verified", lambda: verify.rerun(tmp_path, data_root=None))
+    raises("holds no records", lambda: verify.published(tmp_path))
+    raises("More than 10,000 seeds", lambda: parse_seeds(["0-20000"]))
+    raises("names no seed", lambda: parse_seeds([]))
+    run = synthetic.write_run(tmp_path)
+    (run / "record.json").write_text("{}")
+    raises("is not a record of this suite", lambda: records.read(run))
+    (run / "record.json").write_text("{")
+    raises("is damaged", lambda: records.read(run))
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    from benchmark.files import read_toml
+
+    raises("cannot be read", lambda: read_toml(tmp_path, "The suite file"))
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    raises("nested too deeply", lambda: read_toml(tmp_path / "deep.toml", "The suite file"))
+
+
+def test_rank_tests_refuse_what_they_cannot_compare() -> None:
+    matrix = pd.DataFrame(np.random.default_rng(0).random((12, 4)), columns=list("abcd"))
+    raises("needs at least 10 independent blocks", lambda: stats.friedman(matrix[:5]))
+    raises("compares three or more methods", lambda: stats.friedman(matrix[["a", "b"]]))
+    raises("compares two methods", lambda: stats.wilcoxon(matrix))
+
+
+def test_the_claims_file_says_what_it_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "claims.toml"
+    raises("does not exist", lambda: paper_claims.claims(tmp_path / "none.toml"))
+    file.write_text("[[claim]]\nid = 'x'\n")
+    raises("lacks text, where, test", lambda: paper_claims.claims(file))
+    (tmp_path / "torn.toml").write_text("[[claim")
+    raises("is not valid TOML", lambda: paper_claims.claims(tmp_path / "torn.toml"))
+    raises("lacks the key 'k'", lambda: paper_claims.Claim("i", "t", "w", "test")["k"])
+
+
+@pytest.mark.parametrize(
+    "other, words",
+    [
+        ({"tier": "lite"}, "mix tiers"), ({"protocol": 2}, "mix protocol numbers"), ({"threads": 2}, "mix numbers of threads"),
+        ({"fingerprint": "other"}, "mix data fingerprints"),
+    ],
+)  # fmt: skip
+def test_a_table_refuses_to_mix(tmp_path: Path, other: dict[str, Any], words: str) -> None:
+    synthetic.write_run(tmp_path)
+    synthetic.write_run(tmp_path, seed=1, **other)
+    raises(words, lambda: tables.make("comparison", records.load(tmp_path), load_suite("digits")))
+
+
+def test_tables_refuse_what_is_not_one_condition(tmp_path: Path) -> None:
+    digits = load_suite("digits")
+
+    def table(folder: str, kind: str = "comparison") -> None:
+        tables.make(kind, records.load(tmp_path / folder), digits)
+
+    for name, runs in {
+        "settings": [{"overrides": {"run.batch": 8}}, {"overrides": {"run.batch": 16}}],
+        "revisions": [{}, {"revision": "2", "seed": 1}],
+        "splits": [{"split": "part"}, {"split": "all"}],
+        "tuned": [{}, {"tuned": "abc", "seed": 1}],
+        "failed": [{"status": "failed"}],
+    }.items():
+        for fields in runs:
+            synthetic.write_run(tmp_path / name, **fields)
+    raises("mix settings", lambda: table("settings"))
+    raises("of the revisions 1 and 2", lambda: table("revisions", "ablation"))
+    raises("splits part and all", lambda: table("splits", "ablation"))
+    raises("tuned and untuned runs", lambda: table("tuned", "ablation"))
+    raises("None of the 1 runs", lambda: table("failed"))
+    raises("There is no kind of table 'best'", lambda: table("failed", "best"))
+    raises("on part and on all of the data", lambda: figures.draw("curves", records.load(tmp_path / "splits"), digits))
+
+
+def test_without_slurm_its_commands_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    raises("scancel did not work", lambda: queue.cancel(["1"]))
+    raises("sbatch is not on PATH", lambda: queue.check([], "the profile"))
+
+
+def test_a_launch_waits_for_another_and_says_whose(tmp_path: Path) -> None:
+    from benchmark.launch.submissions import launching
+
+    def second() -> None:
+        with launching(tmp_path, patience=0.1):
+            pass
+
+    with launching(tmp_path):
+        raises("is launching into", second)
+
+
+def test_explain_and_publish_refuse_in_words(tmp_path: Path) -> None:
+    raises("There is no hyper-parameter of tsvdnet 'x'", lambda: explain.audit("digits", "", "mini", {"x": 1}))
+    run = synthetic.write_run(tmp_path)
+    (run / "curve.jsonl").write_text("{}")
+    raises("changed after the run", lambda: publish.publish(tmp_path, tmp_path / "study"))
+    raises("A study's name", lambda: publish.check_name("a/b"))
+
+
+# -- nobody is forgotten ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_listed_as_met_elsewhere_exists() -> None:
+    keys = {site.key for site in sites.sites()}
+    for key, where in sites.ELSEWHERE.items():
+        assert key in keys, f"no longer there: {key}"
+        assert (sites.ROOT / where.partition("::")[0]).exists(), where
+
+
+def test_the_watch_notes_the_place_of_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(sites.VARIABLE, str(tmp_path))
+    before = len(sites.unmet(tmp_path))
+    assert before > 100
+    code, _ = quiet("run", "--suite", "digits", "--executor", f"cloud {tmp_path.name}")
+    assert code == 2
+    noted = json.dumps([p.read_text() for p in tmp_path.iterdir()])
+    assert "benchmark/cli/runs.py" in noted or len(sites.unmet(tmp_path)) == before  # noted once a process
