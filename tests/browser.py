@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -59,7 +60,10 @@ class Page:
         while b"\0" not in self._buffer:
             if not select.select([self._read], [], [], max(0.0, end - time.monotonic()))[0]:
                 raise TimeoutError("Chromium did not answer")
-            self._buffer += os.read(self._read, 1 << 20)
+            piece = os.read(self._read, 1 << 20)
+            if not piece:
+                raise ConnectionError("Chromium has gone")
+            self._buffer += piece
         text, _, self._buffer = self._buffer.partition(b"\0")
         event = json.loads(text)
         params = event.get("params", {})
@@ -73,14 +77,24 @@ class Page:
             self.problems.append(params["entry"]["text"])
         return event
 
-    def open(self, path: Path, width: int = 1400, height: int = 900, *, mobile: bool = False, dark: bool = False) -> None:
-        """Load a file from disk and wait until it has loaded."""
+    def open(
+        self,
+        path: Path,
+        width: int = 1400,
+        height: int = 900,
+        *,
+        mobile: bool = False,
+        dark: bool = False,
+        fragment: str = "",
+    ) -> None:
+        """Load a file from disk, afresh, and wait until it has loaded."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         end = time.monotonic() + 60
-        while self.run("document.readyState") != "complete":
+        while self.run("document.readyState + location.protocol") != "completefile:":
             if time.monotonic() > end:
                 raise TimeoutError(f"{path} did not load")
             time.sleep(0.05)
@@ -117,18 +131,26 @@ def browser() -> Iterator[Page]:
     """A fresh browser with a profile of its own; gone afterwards."""
     commands_out, commands_in = os.pipe()
     answers_out, answers_in = os.pipe()
+    # Out of the way of 3 and 4, which the child must find its ends at.
+    ends = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (commands_out, answers_in)]
+    os.close(commands_out)
+    os.close(answers_in)
+
+    def wire() -> None:
+        os.dup2(ends[0], 3)
+        os.dup2(ends[1], 4)
+
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        words = " ".join([CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"])
-        command = f"exec {words} 3<&{commands_out} 4>&{answers_in}"
-        process = subprocess.Popen(
-            ["sh", "-c", command], pass_fds=(commands_out, answers_in), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        os.close(commands_out)
-        os.close(answers_in)
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(command, preexec_fn=wire, pass_fds=(3, 4), stdout=quiet, stderr=quiet)
+        for fd in ends:
+            os.close(fd)
         try:
             yield Page(commands_in, answers_out)
         finally:
-            os.write(commands_in, b'{"id":0,"method":"Browser.close"}\0')
+            with contextlib.suppress(OSError):
+                os.write(commands_in, b'{"id":0,"method":"Browser.close"}\0')
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:

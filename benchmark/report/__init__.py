@@ -18,7 +18,12 @@ FOLDER = Path(__file__).parent
 
 
 def write(
-    results: Path | str, path: Path | str, *, figures: bool = False, sheets: bool = False, title: str = "Benchmark report"
+    results: Path | str,
+    path: Path | str,
+    *,
+    figures: bool = False,
+    sheets: bool = False,
+    title: str = "Benchmark report",
 ) -> Path:
     """Write the report of all runs below `results` to `path`; `figures` and `sheets` take longer and are left out by default.
 
@@ -34,8 +39,9 @@ def write(
 
 def render(frame: pd.DataFrame, *, figures: bool = False, sheets: bool = False, title: str = "Benchmark report") -> str:
     """The page as text."""
+    loader, strict = jinja2.FileSystemLoader(FOLDER), jinja2.StrictUndefined
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict
     )
     verdicts = verdict.judge(frame)
     counts = frame["status"].value_counts().to_dict()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from benchmark.tables.table import Table, number
+from benchmark.tables.scores import BLOCKS
+from benchmark.tables.table import Row, Table, number
 
 # The states of a run in the order in which people ask for them, with the class that colours each.
+SHADES = [BLOCKS[standard] for standard in ("single-best", "combined", "multi-source", "upper-bound")]
 SHARES = {"done": "good", "running": "busy", "interrupted": "idle", "failed": "bad", "damaged": "bad"}
 
 
@@ -19,13 +21,13 @@ def averages(table: Table) -> Markup:
     if not rows:
         return Markup("")
     rows.sort(key=lambda pair: -pair[0].value)
-    blocks = [name for name, _ in table.blocks]
     spreads = [0.0 if cell.spread != cell.spread else cell.spread for cell, _ in rows]
     low = min(c.value - s for (c, _), s in zip(rows, spreads, strict=True))
     high = max(c.value + s for (c, _), s in zip(rows, spreads, strict=True))
     room = max(1.0, high - low) * 0.06
     low, high = low - room, high + room
-    left, right, step = 250, 660, 22
+    names = [_short(_name(r)) for _, r in rows]
+    left, right, step = 20 + int(6.8 * max(map(len, names))), 660, 22
     height = step * len(rows) + 34
 
     def x(value: float) -> float:
@@ -37,14 +39,24 @@ def averages(table: Table) -> Markup:
         parts.append(f'<text class="tick" x="{x(tick):.1f}" y="{height - 10}" text-anchor="middle">{tick:g}</text>')
     for i, ((cell, row), spread) in enumerate(zip(rows, spreads, strict=True)):
         y = 16 + step * i
-        shade = f"b{blocks.index(row.block) % 4}"
-        name = escape(_short(row.cells[0].words))
+        shade = f"b{SHADES.index(row.block) % 4}" if row.block in SHADES else "b3"
+        name = escape(names[i])
         parts.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{name}</text>')
-        parts.append(f'<line class="{shade}" x1="{x(cell.value - spread):.1f}" x2="{x(cell.value + spread):.1f}" y1="{y}" y2="{y}"/>')
+        ends = f'x1="{x(cell.value - spread):.1f}" x2="{x(cell.value + spread):.1f}" y1="{y}" y2="{y}"'
+        parts.append(f'<line class="{shade}" {ends}/>')
         parts.append(f'<circle class="{shade}" cx="{x(cell.value):.1f}" cy="{y}" r="4.5"/>')
         parts.append(f'<text x="{right + 10}" y="{y + 4}">{number(cell.value, 1)}</text>')
-    label = escape(f"{table.title}: averages, best first: " + "; ".join(f"{r.cells[0].words} {number(c.value, 1)}" for c, r in rows))
-    return Markup(f'<svg class="dots" viewBox="0 0 720 {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>')
+    listed = "; ".join(f"{_name(r)} {number(c.value, 1)}" for c, r in rows)
+    label = escape(f"{table.title}: averages, best first: {listed}")
+    return Markup(
+        f'<svg class="dots" viewBox="0 0 720 {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    )
+
+
+def _name(row: Row) -> str:
+    """The row's label; with its block when that is not the usual one."""
+    block = row.block.partition(" (")[0]
+    return row.cells[0].words if block in ("", "Multi-Source") else f"{row.cells[0].words}, {block}"
 
 
 def _short(text: str, limit: int = 36) -> str:

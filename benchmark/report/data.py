@@ -15,8 +15,31 @@ from benchmark.records import read_curve
 from benchmark.tables.scores import shortened
 
 # Columns of a run in the page's table, in the order of its rows; the text ones are stored by index into `names`.
-TEXT = ("suite", "tier", "method", "preset", "standard", "target", "split", "status", "sources", "commit", "data_fingerprint")
-NUMBERS = ("seed", "last", "source_val", "unsup", "oracle", "seconds", "cpu_seconds", "images_per_s", "passes", "peak_memory_mb")
+TEXT = (
+    "suite",
+    "tier",
+    "method",
+    "preset",
+    "standard",
+    "target",
+    "split",
+    "status",
+    "sources",
+    "commit",
+    "data_fingerprint",
+)
+NUMBERS = (
+    "seed",
+    "last",
+    "source_val",
+    "unsup",
+    "oracle",
+    "seconds",
+    "cpu_seconds",
+    "images_per_s",
+    "passes",
+    "peak_memory_mb",
+)
 
 
 class Pool:

@@ -29,7 +29,7 @@ function lines(series, { width = 340, height = 190, label = "", unit = "" } = {}
   if (!points.length) return "<p>No curve.</p>";
   const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
   const x0 = Math.min(...xs), x1 = Math.max(...xs), pad = (Math.max(...ys) - Math.min(...ys) || 1) * 0.08;
-  const y0 = Math.min(...ys) - pad, y1 = Math.max(...ys) + pad, left = 44, right = width - 8, top = 8, bottom = height - 24;
+  const y0 = Math.min(...ys) - pad, y1 = Math.max(...ys) + pad, left = 44, right = width - 8, top = series.some((s) => s.name) ? 24 : 8, bottom = height - 24;
   const X = (x) => left + ((right - left) * (x - x0)) / (x1 - x0 || 1), Y = (y) => bottom - ((bottom - top) * (y - y0)) / (y1 - y0);
   let body = "";
   for (let k = 0; k < 4; k++) {
@@ -41,8 +41,11 @@ function lines(series, { width = 340, height = 190, label = "", unit = "" } = {}
     const path = s.x.map((x, i) => (s.y[i] === null || s.y[i] === undefined ? "" : `${X(x).toFixed(1)},${Y(s.y[i]).toFixed(1)}`)).filter(Boolean).join("L");
     body += `<path class="${s.shade} ${s.mean ? "mean" : ""}" d="M${path}"${s.faint ? ' opacity=".45"' : ""}/>`;
   }
-  const named = series.filter((s) => s.name);
-  body += named.map((s, k) => `<text class="${s.shade}" x="${right}" y="${bottom - 6 - 14 * (named.length - 1 - k)}" text-anchor="end">${escapeText(s.name)}</text>`).join("");
+  let at = left; // names in a line above the plot, each in the colour of its line
+  for (const s of series.filter((s) => s.name)) {
+    body += `<text class="${s.shade}" x="${at}" y="14">— ${escapeText(s.name)}</text>`;
+    at += 34 + 6.5 * s.name.length;
+  }
   return `<svg class="lines" viewBox="0 0 ${width} ${height}" role="img" aria-label="${escapeText(label)}${unit}">${body}</svg>`;
 }
 
@@ -54,10 +57,9 @@ function meanCurve(curves) {
 
 // -- tables that sort and filter -----------------------------------------------------------------------------------
 const order = (cell) => (cell.dataset.value !== undefined ? Number(cell.dataset.value) : cell.textContent.trim());
-function compare(a, b) {
-  const numbers = typeof a === "number" && typeof b === "number";
-  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1; // a missing number goes below every number
-  return numbers ? b - a : a.localeCompare(b, "en", { numeric: true });
+function compare(a, b, up) {
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1; // without a number: always last
+  return (up ? -1 : 1) * (typeof a === "number" ? b - a : b.localeCompare(a, "en", { numeric: true }));
 }
 function sortable(table) {
   table.querySelectorAll("thead th").forEach((head, column) => {
@@ -72,7 +74,7 @@ function sortable(table) {
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       for (const body of table.tBodies) { // within its block: blocks are never mixed
         const rows = [...body.rows].filter((r) => !r.classList.contains("block"));
-        rows.sort((r, s) => (up ? -1 : 1) * compare(order(r.cells[column]), order(s.cells[column])));
+        rows.sort((r, s) => compare(order(r.cells[column]), order(s.cells[column]), up));
         body.append(...rows);
       }
     });

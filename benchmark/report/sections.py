@@ -44,7 +44,7 @@ class Section:
     title: str
     tier: str
     counts: list[tuple[str, int, str]]
-    overview: Markup = Markup("")
+    overview: Markup = field(default_factory=Markup)
     headline: str = ""
     tables: list[tuple[str, str, Markup]] = field(default_factory=list)  # kind, title, html
     pictures: list[Picture] = field(default_factory=list)
@@ -104,14 +104,16 @@ def _split(runs: pd.DataFrame, kind: str) -> dict[str, Any]:
 def _headline(table: tables.Table) -> str:
     """The best row in one sentence, with what qualifies it."""
     place = next(j for j, c in enumerate(table.columns) if c.key == "average")
-    marked = {row.cells[place].mark: row for row in table.rows if row.cells[place].mark}
-    if "best" not in marked:
+    ranked = sorted(
+        (r for r in table.rows if r.competes and r.cells[place].measured), key=lambda r: -r.cells[place].value
+    )
+    if len(ranked) < 2:
         return "No average over all targets yet, or a single row: nothing is best."
-    best = marked["best"].cells
+    best, method = ranked[0].cells, ranked[0].cells[0].detail.partition(":")[0]
     text = f"{best[0].words} has the highest average, {best[place].value:.1f} % (n = {best[place].n})"
-    if "second" in marked:
-        second = marked["second"].cells
-        text += f", before {second[0].words} with {second[place].value:.1f} %"
+    rival = next((r.cells for r in ranked if r.cells[0].detail.partition(":")[0] != method), None)
+    if rival is not None:
+        text += f"; the next method is {rival[0].words} with {rival[place].value:.1f} %"
     untuned = any("untuned" in sentence for sentence in table.caption)
     return text + (". All rows untuned: a lead is not a finding about the methods." if untuned else ".")
 

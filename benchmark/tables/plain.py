@@ -10,6 +10,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table as Grid
 
 from benchmark.tables.table import Cell, Column, Row, Table, cell_text
@@ -111,10 +112,18 @@ def show(table: Table, console: Console) -> None:
             grid.add_row(*cells)
         grid.add_section()
     console.print(f"[bold]{escape(table.title)}[/bold]")
-    console.print(grid)
+    _wide_enough(console, grid).print(grid)
     console.print(escape(" ".join(table.caption)))
     for mark, text in table.notes:
         console.print(f"^{mark} {escape(text)}")
+
+
+def _wide_enough(console: Console, grid: Grid) -> Console:
+    """A terminal's width is the reader's; into a file or a pipe the table goes at its full width."""
+    if console.is_terminal:
+        return console
+    needed = Measurement.get(console, console.options.update(max_width=10_000), grid).maximum
+    return Console(file=console.file, width=max(console.width, needed), highlight=False)
 
 
 def _styled(column: Column, cell: Cell) -> str:

@@ -1,0 +1,216 @@
+"""Verbs for what people look at: table, figure, report, export. Each reads the records and nothing else."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmark.cli import RESULTS, Json, Results, app, comma_list, out, say_json
+from benchmark.errors import UserError, unknown
+
+SuiteName = Annotated[str, typer.Option("--suite", help="Suite; not needed when the records hold only one.")]
+Tier = Annotated[str | None, typer.Option("--tier", help="Tier, when the records hold several.")]
+Split = Annotated[str | None, typer.Option("--split", help="part or all.")]
+Selection = Annotated[str, typer.Option("--selection", help="last, source-val, unsup, or oracle.")]
+Target = Annotated[str | None, typer.Option("--target", help="One target, where the kind shows one.")]
+Data = Annotated[
+    str | None, typer.Option("--data", help="Data fingerprint (or its beginning), when there are several.")
+]
+Protocol = Annotated[int | None, typer.Option("--protocol", help="Protocol number, when there are several.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the runs, when there are several.")]
+Tuned = Annotated[bool | None, typer.Option("--tuned/--untuned", help="Only tuned, or only untuned runs.")]
+Latest = Annotated[bool, typer.Option("--latest", help="Only the newest revision of each method.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Runs made with exactly these: run.KEY=VALUE.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder to write to.")]
+
+
+def parse_settings(pairs: list[str] | None) -> dict[str, Any] | None:
+    """`run.updates=20` → {"run.updates": 20}; None when nothing was asked for."""
+    if not pairs:
+        return None
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.startswith("run."):
+            raise UserError(f"--set {pair} does not name settings of runs. Write it as --set run.updates=20")
+        try:
+            found[key] = jsonlib.loads(value)
+        except ValueError:
+            found[key] = value
+    return found
+
+
+def pick_suite(frame: Any, suite: str, results: Path) -> str:
+    """The suite asked for, or the only one that has records."""
+    if suite:
+        return suite
+    held = sorted(frame["suite"].dropna().unique())
+    if len(held) == 1:
+        return str(held[0])
+    if not held:
+        raise UserError(f"There are no records in {results}. Type: python -m benchmark run --suite digits")
+    raise UserError(f"The records in {results} hold the suites {', '.join(held)}. Add --suite {held[0]}")
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were really given."""
+    return {key: value for key, value in options.items() if value not in (None, False)}
+
+
+@app.command(
+    epilog="Examples:\n\n`python -m benchmark table --suite digits` (the comparison, in the paper's shape)\n\n"
+    "`python -m benchmark table --suite digits --kind ablation --format latex > ablation.tex`\n\n"
+    "`python -m benchmark table --kind averages` (the paper's own averages, checked; needs no records)"
+)
+def table(
+    suite: SuiteName = "",
+    kind: Annotated[
+        str,
+        typer.Option(help="comparison, ablation, choices, selection, per-class, cost, reported, verdicts, averages."),
+    ] = "comparison",
+    format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",
+    selection: Selection = "last",
+    tier: Tier = None,
+    split: Split = None,
+    target: Target = None,
+    data: Data = None,
+    protocol: Protocol = None,
+    threads: Threads = None,
+    tuned: Tuned = None,
+    latest: Latest = False,
+    set_: Set = None,
+    out_: Out = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """A table from the records: printed, or written in every form with --out."""
+    from benchmark import records, tables, verdict
+
+    forms = {"text": "", "markdown": "md", "latex": "tex", "csv": "csv", "html": "html"}
+    if format not in forms:
+        raise unknown("format of tables", format, forms)
+    if kind == "averages":
+        made = tables.averages()
+    elif kind == "verdicts":
+        made = verdict.table(verdict.judge(records.load(results), tier=tier, selection=selection))
+    else:
+        if kind not in tables.KINDS:
+            raise unknown("kind of table", kind, [*tables.KINDS, "verdicts", "averages"])
+        frame = records.load(results)
+        options = given(tier=tier, split=split, data=data, protocol=protocol, threads=threads, latest=latest)
+        options |= {"selection": selection, "tuned": tuned, "settings": parse_settings(set_)}
+        if target is not None:
+            if kind != "per-class":
+                raise UserError("--target goes with --kind per-class: the other tables show every target.")
+            options["target"] = target
+        made = tables.make(kind, frame, pick_suite(frame, suite, results), **options)
+    paths = []
+    if out_ is not None:
+        stem = "-".join(filter(None, [made.suite, str(made.facts.get("tier", "")), kind]))
+        paths = tables.write(made, out_, stem)
+    if json:
+        say_json({**made.json(), "files": [str(p) for p in paths]})
+    elif paths:
+        for path in paths:
+            out.print(str(path), markup=False)
+    elif format == "text":
+        made.text(out)
+    else:
+        sys.stdout.write(tables.FORMS[forms[format]](made))
+    return 0
+
+
+@app.command(
+    epilog="Examples:\n\n`python -m benchmark figure --suite digits --kind tnn`\n\n"
+    "`python -m benchmark figure --suite pacs --kind tsne --target C --methods source-only,m3sda,tsvdnet`"
+)
+def figure(
+    suite: SuiteName = "",
+    kind: Annotated[
+        str, typer.Option(help="tsne, similarity, uncertainty, tnn, curves, cost, critical-difference.")
+    ] = "curves",
+    target: Target = None,
+    methods: Annotated[
+        list[str] | None, typer.Option(help="Methods to show: name or name:preset, comma-separated.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run to show; the lowest common one by default.")] = None,
+    selection: Selection = "last",
+    tier: Tier = None,
+    split: Split = None,
+    data: Data = None,
+    threads: Threads = None,
+    latest: Latest = False,
+    set_: Set = None,
+    out_: Out = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """A figure as PNG and PDF, from curves and artifacts that every run stores. Default folder: RESULTS/figures."""
+    from benchmark import figures, records
+
+    frame = records.load(results)
+    options = given(target=target, seed=seed, tier=tier, split=split, data=data, threads=threads, latest=latest)
+    options |= {"methods": comma_list(methods) or None, "selection": selection, "settings": parse_settings(set_)}
+    if kind == "critical-difference":
+        drawn = figures.draw(kind, frame, suite or None, **options)
+    else:
+        suite = pick_suite(frame, suite, results)
+        drawn = figures.draw(kind, frame, suite, **options)
+    stem = "-".join(filter(None, [suite, tier, kind, target]))
+    paths = figures.write(drawn, out_ or results / "figures", stem)
+    if json:
+        words = {"title": drawn.title, "alt": drawn.alt, "caption": drawn.caption}
+        say_json({**words, "files": [str(p) for p in paths]})
+    else:
+        out.print(f"{drawn.title}\n{drawn.caption}", markup=False)
+        for path in paths:
+            out.print(str(path), markup=False)
+    return 0
+
+
+@app.command(
+    epilog="Examples:\n\n`python -m benchmark report` (writes RESULTS/report.html)\n\n"
+    "`python -m benchmark report --results results/digits-lite --out digits.html --no-figures`"
+)
+def report(
+    out_: Annotated[Path | None, typer.Option("--out", help="File to write; default RESULTS/report.html.")] = None,
+    figures: Annotated[bool, typer.Option(help="Draw the figures (some seconds for each suite).")] = True,
+    sheets: Annotated[bool, typer.Option(help="Show samples of the images that the suite generated.")] = True,
+    title: Annotated[str, typer.Option(help="Heading of the report.")] = "Benchmark report",
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """One HTML file with everything: verdicts, tables that sort and filter, curves, figures, every run. Opens from disk."""
+    from benchmark import report as page
+
+    path = page.write(results, out_ or results / "report.html", figures=figures, sheets=sheets, title=title)
+    if json:
+        say_json({"file": str(path), "bytes": path.stat().st_size})
+    else:
+        out.print(str(path), markup=False)
+    return 0
+
+
+@app.command(
+    epilog="Examples:\n\n`python -m benchmark export --format parquet --out runs.parquet`\n\n"
+    "`python -m benchmark export --format tensorboard --out boards` (then: tensorboard --logdir boards)"
+)
+def export(
+    format: Annotated[str, typer.Option("--format", help="parquet, csv, tensorboard.")] = "parquet",
+    out_: Annotated[Path | None, typer.Option("--out", help="File (parquet, csv) or folder (tensorboard).")] = None,
+    results: Results = RESULTS,
+    json: Json = False,
+) -> int:
+    """All runs in one file for other tools, or their curves for TensorBoard."""
+    from benchmark import export as exports
+
+    path = exports.write(results, format, out_)
+    if json:
+        say_json({"format": format, "path": str(path)})
+    else:
+        out.print(str(path), markup=False)
+    return 0
