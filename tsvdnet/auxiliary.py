@@ -17,7 +17,9 @@ from tsvdnet.tensor import Threshold, rotate, shrink, unrotate
 
 RULES = ("paper", "code", "exact", "zero")
 CODE_EPSILON = 1e-5  # in the released code's threshold
-ACTIVE_SHARE = 0.01  # of the bound on σ_1: the threshold at η_max under lam_rule="active"
+# lam_rule="active": the smallest survivor at η_max, as a share of the bound on σ_1, and of σ_1 at the other frequencies
+# for orthogonal prototypes. Learned prototypes are less than orthogonal: at half of it most frequencies are cut.
+ACTIVE_SHARE, ACTIVE_OTHERS = 0.01, 0.2
 
 
 def slice_shape(classes: int, domains: int, rotation: bool = True) -> tuple[int, int, int]:
@@ -99,10 +101,10 @@ def other_frequencies(classes: int, domains: int, floor: float) -> float:
 
 
 def active_lam(rule: str, classes: int, domains: int, eta_max: float, floor: float, rotation: bool = True) -> float:
-    """A λ so small that A ≠ 0 at every frequency at η_max: the smallest survivor is 1 % of the bound on σ_1, or half of
-    what orthogonal prototypes have at the frequencies k ≠ 0 where that is less."""
+    """A λ so small that A ≠ 0 at every frequency at η_max: the smallest survivor is 1 % of the bound on σ_1, or a fifth
+    of what orthogonal prototypes have at the frequencies k ≠ 0 where that is less."""
     shape = slice_shape(classes, domains, rotation)
-    sigma = min(ACTIVE_SHARE * largest_sigma(shape), 0.5 * other_frequencies(classes, domains, floor))
+    sigma = min(ACTIVE_SHARE * largest_sigma(shape), ACTIVE_OTHERS * other_frequencies(classes, domains, floor))
     return lam_for_survivor(rule, sigma, eta_max, shape[2])
 
 

@@ -43,6 +43,7 @@ class TSVDNet(Method):
 
     name = "tsvdnet"
     title = "T-SVDNet"
+    revision = 2  # 2: a smaller λ under lam_rule="active"
     HParams = TSVDNetHParams
     presets = PRESETS
     standards = ("multi-source",)
