@@ -16,10 +16,8 @@ from benchmark.plan import Plan
 from benchmark.spec import RunSpec, Tier
 
 NEXT = {
-    "mini": "real images: --tier lite --data-root DATA (see: python -m benchmark data list --suite {suite}); "
-    "the paper's set-up: --tier paper",
-    "lite": "the paper's set-up, on GPUs: --tier paper --executor slurm --cluster slurm/one-gpu.toml",
-    "paper": "a cluster: --executor slurm --cluster slurm/one-gpu.toml",
+    "lite": "real images: --tier lite --data-root DATA (see: python -m benchmark data list --suite {suite})",
+    "paper": "the paper's set-up, on GPUs: --tier paper --executor slurm --cluster slurm/one-gpu.toml",
 }
 
 
@@ -49,9 +47,11 @@ class Session:
             return
         suite, tier = self.plan.suite, self.plan.tier
         settings = suite.tier(tier)
-        out.print(
-            f"[bold]{suite.title}[/bold], tier [bold]{tier}[/bold] ({settings.note}). Next: {NEXT[tier].format(suite=suite.name)}"
-        )
+        out.print(f"[bold]{suite.title}[/bold], tier [bold]{tier}[/bold] ({settings.note}).")
+        tiers = list(Tier)
+        for higher in tiers[tiers.index(Tier(tier)) + 1 :]:
+            if higher in suite.tiers:
+                out.print(f"Next: {NEXT[higher].format(suite=suite.name)}", markup=False)
         kinds = {self.costs[s.run_id][1] for s in self.todo}
         unit = "GPU" if tier == Tier.paper else "core"
         cost = (
