@@ -13,15 +13,13 @@
 from __future__ import annotations
 
 import os
-import socket
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.claim import STALE_SECONDS, is_stale, number, whole_number
-from benchmark.files import read_json
+from benchmark.claim import is_stale, number, same_machine, server_time, whole_number
+from benchmark.files import read_object
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
 
@@ -70,7 +68,7 @@ class _Look:
         self.submitted = latest(results)
         asked = bool(self.submitted) and slurm.available()
         self.queue = slurm.queue() if asked else None
-        self.now = _server_time(results)
+        self.now = server_time(results)
         self.ended = self._how_they_ended() if asked and self.queue is not None else {}
 
     def known(self) -> list[str]:
@@ -164,14 +162,11 @@ class _Look:
 
     def _alive(self, claim: dict[str, Any], path: Path, task: slurm.Task | None) -> bool:
         """Whether the owner of a claim is at work. Another host's owner is known by the age of the file alone."""
-        if claim.get("host") == socket.gethostname():
-            return not is_stale(claim, path)
-        try:
-            age = self.now - path.stat().st_mtime
-        except OSError:
-            return False
-        # a long evaluation is silent: the queue vouches for it
-        return age <= STALE_SECONDS or (task is not None and task.state == "RUNNING" and claim.get("job") == task.job)
+        if not is_stale(claim, path, self.now):
+            return True
+        # a file server may be slow to show the owner's touch: the queue vouches for it
+        vouched = task is not None and task.state == "RUNNING" and claim.get("job") == task.job
+        return vouched and not same_machine(claim)
 
 
 def _run_directories(results: Path) -> Iterator[os.DirEntry[str]]:
@@ -191,23 +186,10 @@ def _folders(path: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _document(folder: Path | None, name: str) -> dict[str, Any]:
-    document = read_json(folder / name) if folder is not None else None
-    return document if isinstance(document, dict) else {}
+    return read_object(folder / name) if folder is not None else {}
 
 
 def _name(spec: dict[str, Any]) -> str:
     method, preset = str(spec.get("method", "")), spec.get("preset")
     method = method.rpartition(":")[2] if ".py:" in method else method
     return f"{method}:{preset}" if preset else method
-
-
-def _server_time(results: Path) -> float:
-    """The file server's clock, by which claims are dated; ours when the folder cannot be written."""
-    probe = results / f".clock-{os.getpid()}"
-    try:
-        probe.touch()
-        now = probe.stat().st_mtime
-        probe.unlink(missing_ok=True)
-    except OSError:
-        return time.time()
-    return now

@@ -23,8 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import benchmark
-from benchmark.claim import restart_count, scheduler_job
-from benchmark.files import read_json, write_json
+from benchmark.claim import ClaimLost, RunHeld, restart_count, scheduler_job, whole_number
+from benchmark.errors import Interrupted, RunFailed
+from benchmark.failure import reason_of, write_failure
+from benchmark.files import read_object, write_json
 from benchmark.launch import queue
 
 DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
@@ -97,7 +99,7 @@ class Pack:
         now = code_fingerprint()
         if now != self.code:
             for entry in filter(self._wants, self.runs):
-                self._fail(entry, f"the code changed after the submission ({self.code} → {now})", "CodeChanged")
+                self._fail(entry, f"the code changed after the submission ({self.code} → {now})")
         return now != self.code
 
     def _wants(self, entry: Entry) -> bool:
@@ -139,14 +141,13 @@ class Pack:
             if code < 0:
                 name = signal.Signals(-code).name
                 hint = ", memory most likely" if -code == signal.SIGKILL else ""
-                self._fail(entry, killed_for or f"killed by {name} on node {_node()}{hint}", "Killed")
+                self._fail(entry, killed_for or f"killed by {name} on node {_node()}{hint}")
             else:
-                self._fail(entry, f"the process ended with exit code {code} on node {_node()}; see its log", "Exit")
+                self._fail(entry, f"the process ended with exit code {code} on node {_node()}; see its log")
         return outcome
 
     def _child(self, entry: Entry, stop: Stop) -> str:
-        from benchmark.claim import ClaimLost, RunHeld
-        from benchmark.run import Interrupted, RunFailed, execute
+        from benchmark.run import execute
         from benchmark.spec import RunSpec
 
         before = _attempts(Path(self.results) / entry.directory)
@@ -168,17 +169,14 @@ class Pack:
         except BaseException as error:  # nothing may climb out of this process into the parent's code above the fork
             traceback.print_exc()
             if _attempts(Path(self.results) / entry.directory) == before:  # failed before the run could write it down
-                reason = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
-                self._fail(entry, reason, type(error).__name__)
+                self._fail(entry, reason_of(error), error)
             return FAILED
 
-    def _fail(self, entry: Entry, reason: str, kind: str) -> None:
+    def _fail(self, entry: Entry, reason: str, error: BaseException | None = None) -> None:
         folder = Path(self.results) / entry.directory
         if not (folder / "spec.json").exists():
             write_json(folder / "spec.json", entry.spec)
-        attempts = _attempts(folder) + 1
-        document = {"reason": reason, "kind": kind, "attempts": attempts, "node": _node(), "time": time.time()}
-        write_json(folder / "failure.json", document)
+        write_failure(folder, reason, error, node=_node())
         _say(f"{MARK} {entry.run_id} failed: {reason}")
 
     def _back_to_the_queue(self) -> None:
@@ -226,15 +224,13 @@ def _device(gpu: bool) -> str:
     import torch
 
     if not torch.cuda.is_available():
-        from benchmark.run import RunFailed
-
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         raise RunFailed(f"node {_node()} gave a GPU (CUDA_VISIBLE_DEVICES={visible}) that torch cannot use")
     return "cuda"
 
 
 def _attempts(folder: Path) -> int:
-    return int((read_json(folder / "failure.json") or {}).get("attempts", 0))
+    return whole_number(read_object(folder / "failure.json").get("attempts"))
 
 
 def _memory_mb(pid: int) -> float:
@@ -247,7 +243,7 @@ def _memory_mb(pid: int) -> float:
 
 def _memory_limit_mb() -> int:
     """What the task asked for, if SLURM would end the whole of it for one run too large; 0: no need to watch."""
-    return int(os.environ.get("SLURM_MEM_PER_NODE") or 0) if queue.kills_whole_tasks_over_memory() else 0
+    return whole_number(os.environ.get("SLURM_MEM_PER_NODE")) if queue.kills_whole_tasks_over_memory() else 0
 
 
 def _node() -> str:

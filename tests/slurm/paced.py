@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +58,18 @@ class Hungry(Paced):
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
         if not Path(os.environ["BENCHMARK_TEST_MENDED"]).exists():
             self.eaten = [*getattr(self, "eaten", []), bytearray(os.urandom(1024) * 150 * 1024)]
+        return super().update(sources, target, progress)
+
+
+class HungryHelper(Paced):
+    """Starts a program that takes 3 GB: the run itself stays small, and SLURM ends the whole task."""
+
+    name = "hungry-helper"
+
+    def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
+        if progress > 0.1 and not hasattr(self, "helper"):
+            program = "import time; eaten = bytearray(b'x') * (3 * 2**30); time.sleep(60)"
+            self.helper = subprocess.Popen([sys.executable, "-c", program])
         return super().update(sources, target, progress)
 
 
