@@ -13,8 +13,7 @@ from math import sqrt
 
 import numpy as np
 import pandas as pd
-import scikit_posthocs
-from scipy import stats
+from scipy import special
 
 from benchmark.errors import UserError
 
@@ -70,8 +69,8 @@ def t_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> In
     if sd == 0.0:
         # identical repetitions: the interval has no width; p is 0 or 1 by the limit
         return Interval(mean, mean, mean, 0.0, n, 1.0 if mean == 0.0 else 0.0)
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / sqrt(n)
-    p = float(2 * stats.t.sf(abs(mean) / (sd / sqrt(n)), n - 1))
+    half = float(special.stdtrit(n - 1, (1 + level) / 2)) * sd / sqrt(n)  # quantile of Student's t
+    p = float(2 * special.stdtr(n - 1, -abs(mean) / (sd / sqrt(n))))
     return Interval(mean, mean - half, mean + half, sd, n, p)
 
 
@@ -143,6 +142,9 @@ def friedman(matrix: pd.DataFrame, alpha: float = 0.05) -> RankTest:
     k = matrix.shape[1]
     if k < 3:
         raise UserError(f"The Friedman test compares three or more methods; there are {k}. Wilcoxon compares two.")
+    import scikit_posthocs  # here: it and scipy.stats take seconds to load, and tables need neither
+    from scipy import stats
+
     values = matrix.to_numpy(dtype=float)
     ranks = stats.rankdata(-values, axis=1).mean(axis=0)
     statistic, p = stats.friedmanchisquare(*values.T)
@@ -155,6 +157,8 @@ def friedman(matrix: pd.DataFrame, alpha: float = 0.05) -> RankTest:
 
 def nemenyi_difference(k: int, blocks: int, alpha: float = 0.05) -> float:
     """CD = q_α · √(k (k + 1) / (6 N)), q_α the Studentised range for infinite degrees of freedom over √2."""
+    from scipy import stats
+
     q = float(stats.studentized_range.ppf(1 - alpha, k, np.inf)) / sqrt(2)
     return q * sqrt(k * (k + 1) / (6 * blocks))
 
@@ -167,5 +171,7 @@ def wilcoxon(matrix: pd.DataFrame) -> tuple[float, float]:
     a, b = matrix.to_numpy(dtype=float).T
     if np.array_equal(a, b):
         return 0.0, 1.0
+    from scipy import stats
+
     result = stats.wilcoxon(a, b)
     return float(result.statistic), float(result.pvalue)

@@ -6,7 +6,6 @@ Three kinds of evidence are kept apart: `measured` (records, for one tier), `alg
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -50,6 +49,7 @@ class Verdict:
 def judge(frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last") -> list[Verdict]:
     """All verdicts: one for each claim and each tier that has records of its suite (or the one asked for)."""
     found = []
+    shelf = Shelf(frame, selection)
     for claim in claims():
         if claim.test in ARITHMETIC:
             kind, test = ARITHMETIC[claim.test]
@@ -60,28 +60,45 @@ def judge(frame: pd.DataFrame, *, tier: str | None = None, selection: str = "las
             raise unknown(f"test (claim {claim.id!r})", claim.test, [*MEASURED, *ARITHMETIC])
         held = set(frame.loc[frame["suite"] == claim.suite, "tier"]) if len(frame) else set()
         tiers = [tier] if tier else [t for t in TIERS if t in held] or [""]
-        found += [_measured(frame, claim, MEASURED[claim.test], t, selection) for t in tiers]
+        found += [_measured(shelf, claim, t) for t in tiers]
     return found
 
 
-def _measured(
-    frame: pd.DataFrame, claim: Claim, test: Callable[[Evidence, Claim], tuple[Answer, str]], tier: str, selection: str
-) -> Verdict:
+class Shelf:
+    """Evidence by suite, tier and split, put together once for all claims that look at it."""
+
+    def __init__(self, frame: pd.DataFrame, selection: str) -> None:
+        self._frame, self._selection = frame, selection
+        self._kept: dict[tuple[str, str, str | None], Evidence] = {}
+
+    def split(self, claim: Claim, tier: str) -> str | None:
+        """The claim's own split when it was run; None for the only one there is."""
+        inside = (self._frame["suite"] == claim.suite) & (self._frame["tier"] == tier)
+        return claim.split if claim.split in set(self._frame.loc[inside, "split"]) else None
+
+    def evidence(self, claim: Claim, tier: str) -> Evidence:
+        """What the claim's test may look at; UserError when the records cannot be compared."""
+        key = (claim.suite, tier, self.split(claim, tier))
+        if key not in self._kept:
+            inside = self._frame[(self._frame["suite"] == claim.suite) & (self._frame["tier"] == tier)]
+            runs, condition = narrow(inside, claim.suite, selection=self._selection, tier=tier, split=key[2])
+            self._kept[key] = Evidence(rows_to_show(runs, condition), condition)
+        return self._kept[key]
+
+
+def _measured(shelf: Shelf, claim: Claim, tier: str) -> Verdict:
     def verdict(answer: Answer, said: str) -> Verdict:
         return Verdict(claim.id, claim.text, claim.where, claim.suite, tier, "measured", answer, said)
 
     if not tier:
         return verdict("undecided", "not measured: no records")
-    inside = frame[(frame["suite"] == claim.suite) & (frame["tier"] == tier)]
     try:
-        # The claim's own split when it was run; otherwise the only one there is, and the words say which.
-        split = claim.split if claim.split in set(inside["split"]) else None
-        runs, condition = narrow(inside, claim.suite, selection=selection, tier=tier, split=split)
-        answer, said = test(Evidence(rows_to_show(runs, condition), condition), claim)
+        evidence = shelf.evidence(claim, tier)
+        answer, said = MEASURED[claim.test](evidence, claim)
     except UserError as error:
         return verdict("undecided", str(error))
-    if claim.split and split is None:
-        said += f" (on split {' and '.join(condition.splits)}; the paper's is {claim.split})"
+    if claim.split and shelf.split(claim, tier) is None:
+        said += f" (on split {' and '.join(evidence.condition.splits)}; the paper's is {claim.split})"
     return verdict(answer, said)
 
 
