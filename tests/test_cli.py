@@ -161,7 +161,9 @@ def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(tmp_path: Path) -> None:
         "-m",
         "benchmark",
         "run",
-        *request(tmp_path, "--workers", "1", "--set", "run.updates=4000"),
+        *request(tmp_path, "--workers", "1"),
+        "--set",
+        "run.updates=4000",
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(

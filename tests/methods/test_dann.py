@@ -32,7 +32,8 @@ def test_extractor_climbs_the_domain_loss_by_lambda_p_while_the_discriminator_de
 def test_discriminator_learns_even_while_the_reversal_is_zero() -> None:
     method = build("dann")
     sources, target = batches(size=24)
-    losses = [method.update(sources, target, 0.0)["domain"].item() for _ in range(100)]
+    torch.manual_seed(0)  # dropout
+    losses = [method.update(sources, target, 0.0)["domain"].item() for _ in range(200)]
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
 
 

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,8 @@ def kill_and_compare(small: Small, untouched: Untouched, folder: Path, number: i
     kills = small.until_done(small.spec(method), results, random.Random(number), longest=1.2 * seconds)
     record = records.read(small.directory(small.spec(method), results))
     assert bits(record) == bits(whole), f"{method}, run {number}, after {kills} kills"
-    assert sorted(p.name for p in record.path.iterdir() if not p.name.endswith(".tmp")) == [
+    left = {"claim.json"}  # a run killed between its record and its good-bye leaves its claim; nobody minds it
+    assert sorted({p.name for p in record.path.iterdir() if not p.name.endswith(".tmp")} - left) == [
         "artifacts.npz", "curve.jsonl", "heartbeat.json", "record.json", "spec.json",
     ]  # fmt: skip
     return kills
@@ -110,6 +112,7 @@ def test_a_worker_whose_launcher_was_killed_saves_its_run_and_leaves(small: Smal
 
     def sweep() -> None:
         os.setsid()
+        forkserver._forkserver.__init__()  # type: ignore[misc]  # the parent's server is no child of this process
         launch([spec], results=tmp_path, data_root=small.data, workers=1)
 
     launcher = fork(sweep, {})

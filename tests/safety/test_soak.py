@@ -73,7 +73,7 @@ class Reaper:
             assert shown[run_id] == end, (run_id, end, shown[run_id])
         for run_id in set(shown) - set(self.truth):  # at work, or killed and not yet replaced, or done and not yet told
             assert run_id in self.assigned.values()
-            assert shown[run_id] in ("running", "interrupted", "done"), (run_id, shown[run_id])
+            assert shown[run_id] in ("absent", "running", "interrupted", "done"), (run_id, shown[run_id])
         self.memory.append(self.launcher.memory_info().rss / 2**20)
         self.files.append(self.launcher.num_fds())
 
