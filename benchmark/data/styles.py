@@ -69,7 +69,7 @@ def _vivid(rng: np.random.Generator) -> list[Colour]:
 
 def photo(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Image:
     """Natural colours, texture and rounded light, a shadow, before a photographed ground out of focus."""
-    canvas = strokes.photograph(_photographs(), rng, float(rng.uniform(1, 4)))
+    canvas = strokes.photograph(_photographs(), rng, float(rng.uniform(2, 6)))
     return _lit(name, parts, canvas, rng)
 
 
@@ -104,18 +104,16 @@ def _lit(name: str, parts: list[Part], ground: Image.Image, rng: np.random.Gener
 
 
 def painting(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Image:
-    """A palette of its own, visible brush strokes, a ground of wide strokes."""
+    """Light things on a dark ground, a palette of its own, visible brush strokes."""
     mood = np.array(VIVID[rng.integers(len(VIVID))])
-    far, near = (
-        jittered(mood * 0.45 + np.array(VIVID[rng.integers(len(VIVID))]) * 0.4 + 10, rng, 25) for _ in range(2)
-    )
+    far, near = (jittered(mood * 0.3 + np.array(VIVID[rng.integers(len(VIVID))]) * 0.2, rng, 22) for _ in range(2))
     canvas = blank(far)
     draw = ImageDraw.Draw(canvas)
     horizon = int(rng.uniform(0.35, 0.8) * CANVAS)
     draw.rectangle((0, horizon, CANVAS, CANVAS), fill=near)
     canvas = strokes.brushed(canvas, rng, 160, 44, 13)
     draw = ImageDraw.Draw(canvas)
-    colours = [jittered(np.array(c) * 0.7 + mood * 0.3, rng, 30) for c in NATURAL[name]]
+    colours = [jittered(np.array(c) * 0.6 + mood * 0.25 + 70, rng, 25) for c in NATURAL[name]]
     for part in parts:
         paint(draw, part, jittered(colours[part.tone], rng, 10), jittered(np.array(colours[DARK]) * 0.8, rng, 8), 3)
     return finished(strokes.brushed(canvas, rng, 380, 10, 4))
@@ -142,31 +140,34 @@ def cartoon(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Ima
 
 
 def clipart(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Image:
-    """Clean vivid forms on white, sometimes on a badge; a thin outline or none."""
+    """Clean glossy forms on white: vivid colours without outlines, lighter towards the top, a soft shadow below."""
+    mask = silhouette(parts)
     canvas = blank((255, 255, 255))
-    draw = ImageDraw.Draw(canvas)
-    if rng.random() < 0.3:
-        badge = jittered(VIVID[rng.integers(len(VIVID))], rng, 20)
-        draw.ellipse((4, 4, CANVAS - 5, CANVAS - 5), fill=badge)
-    colours, line = _vivid(rng), rng.random() < 0.6
+    canvas.paste((190, 190, 198), (0, 7), mask.filter(ImageFilter.BoxBlur(4)))
+    flat = canvas.copy()
+    draw = ImageDraw.Draw(flat)
+    colours = _vivid(rng)
     for part in parts:
-        paint(draw, part, colours[part.tone], jittered((50, 50, 60), rng, 30) if line else None, 3)
+        paint(draw, part, colours[part.tone])
+    gloss = (1.25 - 0.5 * np.arange(CANVAS, dtype=np.float32) / CANVAS)[:, None, None]
+    shiny = Image.fromarray(np.clip(np.asarray(flat, np.float32) * gloss, 0, 255).astype(np.uint8))
+    canvas.paste(shiny, mask=mask)
     return finished(canvas)
 
 
 def infograph(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Image:
-    """An icon in two or three colours among headings, lines of text, bars and pies."""
-    pale = rng.random() < 0.6
+    """A pictogram in one colour, its inner parts cut out, among headings, lines of text, bars and pies."""
+    pale = rng.random() < 0.5
     base = np.array(VIVID[rng.integers(len(VIVID))])
     ground = jittered(190 + base * 0.25 if pale else base * 0.8, rng, 10)
     canvas = blank(ground)
     draw = ImageDraw.Draw(canvas)
     ink = jittered((60, 60, 70) if pale else (240, 240, 240), rng, 15)
     _clutter(draw, rng, ink)
-    first, second = (jittered(VIVID[k], rng, 15) for k in rng.choice(len(VIVID), 2, replace=False))
-    colours = [first, second if rng.random() < 0.6 else first, ink, (250, 250, 250) if pale else ground]
+    second, light = (jittered((np.array(ink) * k + np.array(ground) * (4 - k)) / 4, rng, 0) for k in (3, 2))
+    colours = [ink, second, ground, light]
     for part in parts:
-        paint(draw, part, colours[part.tone], ink, 3)
+        paint(draw, part, ink if part.width else colours[part.tone])
     if rng.random() < 0.5:
         _words(draw, rng, ink, int(rng.integers(0, CANVAS - 30)), int(rng.integers(0, CANVAS - 20)), 15)
     return finished(canvas)
@@ -204,8 +205,8 @@ def sketch(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Imag
     paper = int(rng.integers(236, 256))
     canvas = blank((paper, paper, paper))
     draw = ImageDraw.Draw(canvas)
-    tone = int(rng.integers(40, 110))
-    width = int(rng.integers(2, 5))
+    tone = int(rng.integers(30, 90))
+    width = int(rng.integers(3, 6))
     shaded = rng.random() < 0.5
     for part in parts:
         if not part.width:
@@ -227,7 +228,7 @@ def quickdraw(name: str, parts: list[Part], rng: np.random.Generator) -> Image.I
         if part.tone != MAIN and rng.random() < 0.15:
             continue
         points = by_hand(part, rng, 0.014, step=0.11) + rng.uniform(-0.012, 0.012, 2)
-        draw.line(strokes.pixels(points), fill=(0, 0, 0), width=3, joint="curve")
+        draw.line(strokes.pixels(points), fill=(0, 0, 0), width=4, joint="curve")
     return finished(canvas)
 
 
@@ -242,13 +243,13 @@ class Style:
 
 
 STYLES: dict[str, Style] = {
-    "photo": Style(photo, 10, (0.6, 0.95), "jpg"),
-    "art_painting": Style(painting, 14, (0.6, 0.95), "jpg"),
-    "cartoon": Style(cartoon, 18, (0.65, 0.95)),
-    "sketch": Style(sketch, 14, (0.7, 0.95)),
-    "clipart": Style(clipart, 14, (0.65, 0.95)),
-    "infograph": Style(infograph, 8, (0.6, 0.88)),
-    "painting": Style(painting, 14, (0.6, 0.95), "jpg"),
-    "quickdraw": Style(quickdraw, 16, (0.7, 0.95)),
-    "real": Style(studio, 10, (0.6, 0.95), "jpg"),
+    "photo": Style(photo, 8, (0.72, 0.98), "jpg"),
+    "art_painting": Style(painting, 10, (0.72, 0.98), "jpg"),
+    "cartoon": Style(cartoon, 12, (0.72, 0.98)),
+    "sketch": Style(sketch, 10, (0.75, 0.98)),
+    "clipart": Style(clipart, 12, (0.7, 0.98)),
+    "infograph": Style(infograph, 6, (0.62, 0.88)),
+    "painting": Style(painting, 10, (0.72, 0.98), "jpg"),
+    "quickdraw": Style(quickdraw, 12, (0.75, 0.98)),
+    "real": Style(studio, 8, (0.7, 0.98), "jpg"),
 }

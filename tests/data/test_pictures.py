@@ -11,8 +11,9 @@ import torch
 from PIL import Image
 
 from benchmark.data import fingerprint, load, pictures, styles, things
+from benchmark.data.folders import load_tree
 from benchmark.errors import UserError
-from benchmark.spec import load_suite
+from benchmark.spec import load_suite, override_settings
 
 DOMAINS = {name: [d.name for d in load_suite(name).domains] for name in ("pacs", "domainnet")}
 
@@ -90,7 +91,8 @@ def test_the_real_loader_reads_the_generated_tree(few: None, name: str) -> None:
         assert torch.bincount(domain.train.labels).tolist() == [2] * classes
         assert torch.bincount(domain.test.labels).tolist() == [1] * classes
         batch = dataset.preprocess.train(domain.train.take(torch.arange(4)), "cpu", torch.Generator().manual_seed(0))
-        assert batch.shape == (4, 3, 64, 64)
+        side = suite.tier("mini").network.image_size
+        assert batch.shape == (4, 3, side, side)
     assert fingerprint(suite, "mini", "all") == dataset.fingerprint
 
 
@@ -103,9 +105,11 @@ def test_the_other_reading_of_pacs_scores_what_it_adapts_on(few: None) -> None:
 
 
 def test_what_the_loader_gives_is_what_was_drawn(few: None) -> None:
-    dataset = load(load_suite("domainnet"), "mini", "all")
-    drawn = np.asarray(pictures.draw("domainnet", "quickdraw", "airplane", 0))
-    read = dataset.domains["qdr"].train.take(torch.tensor([0]))[0].permute(1, 2, 0).numpy()
+    suite = load_suite("pacs")
+    settings = override_settings(suite.tier("mini"), {"network.image_size": 64})  # crops are drawn from 73 pixels
+    dataset = load_tree(suite, settings, "all", pictures.made(suite), None, {"reading": "split"})
+    drawn = np.asarray(pictures.draw("pacs", "cartoon", "dog", 0))
+    read = dataset.domains["C"].train.take(torch.tensor([0]))[0].permute(1, 2, 0).numpy()
     assert np.array_equal(read, drawn)
 
 
