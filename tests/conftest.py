@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
+
+from tests.safety import sites as _sites
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,3 +31,27 @@ def paper_tex() -> str:
     if not path or not Path(path).is_file():
         pytest.skip("BENCHMARK_PAPER_TEX does not name the paper's LaTeX source")
     return Path(path).read_text(encoding="utf-8")
+
+
+# -- every public error is met by a test: checked at the end of a whole run ------------------------------------------
+
+_sites.watch()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _sites.VARIABLE not in os.environ:  # not a worker of a parallel run, which has it from its parent
+        os.environ[_sites.VARIABLE] = tempfile.mkdtemp(prefix="error-sites-")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Only when everything ran: no file or keyword chosen, and nothing failed before."""
+    config = session.config
+    everything = not config.option.keyword and config.args == config.getini("testpaths")
+    if hasattr(config, "workerinput") or not everything or exitstatus != 0 or config.option.collectonly:
+        return
+    missing = _sites.unmet(Path(os.environ[_sites.VARIABLE]))
+    if missing:
+        config.get_terminal_writer().line("\nNo test meets these public errors:", red=True)
+        for site in missing:
+            config.get_terminal_writer().line(f"  {site.file}:{site.first} in {site.function}: {site.words}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -221,7 +221,8 @@ def test_methods_name_what_they_do_not_know(tmp_path: Path) -> None:
 
 CHOICES = [
     ("dctn", "loss", "loss of dctn"), ("dctn", "vote", "vote of dctn"), ("m3sda", "form", "form of m3sda"),
-    ("mdan", "form", "form of mdan"), ("tsvdnet", "pseudo", "value of tsvdnet.pseudo"),
+    ("mdan", "form", "form of mdan"), ("mdda", "interpolation", "interpolation of mdda"),
+    ("tsvdnet", "pseudo", "value of tsvdnet.pseudo"),
 ]  # fmt: skip
 
 
@@ -339,6 +340,53 @@ def test_without_slurm_its_commands_say_so(tmp_path: Path, monkeypatch: pytest.M
     raises("sbatch is not on PATH", lambda: queue.check([], "the profile"))
 
 
+def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
+    """A PATH with these commands only, each a line of shell."""
+    folder.mkdir(exist_ok=True)
+    for name, line in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_what_slurm_answers_to_a_launch_is_passed_on(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmark.launch import slurm
+    from benchmark.launch.profile import Profile
+
+    no = "echo 'sbatch: error: invalid qos' >&2; exit 1"
+    commands(tmp_path / "refuses", monkeypatch, sbatch=no, srun="exit 0", sinfo="echo main")
+    raises("There is no partition .* 'mian'", lambda: queue.check(["--partition=mian"], "the profile"))
+    raises("SLURM refuses what the profile asks for .*invalid qos", lambda: queue.check(["--qos=x"], "the profile"))
+
+    def submit() -> None:
+        slurm.submit([small.bound(small.spec())], results=tmp_path / "runs", data_root=small.data, profile=Profile())
+
+    only_tests = f'case "$*" in *--test-only*) exit 0;; esac; {no}'
+    commands(tmp_path / "silent", monkeypatch, sbatch=only_tests, srun="exit 0", squeue="exit 1")
+    raises("controller does not answer", submit)
+    commands(tmp_path / "full", monkeypatch, sbatch=only_tests, srun="exit 0", squeue="exit 0", scontrol="exit 0")
+    raises("sbatch did not take the sweep: .*invalid qos", submit)
+
+
+def test_a_run_that_shares_its_task_is_not_cancelled_without_a_word(tmp_path: Path) -> None:
+    folder = tmp_path / ".slurm" / "20240101-000000-abcdef"
+    folder.mkdir(parents=True)
+    known = {
+        "jobs": {"7_0": ["a" * 16, "b" * 16]},
+        "specs": {},
+        "profile": {},
+        "data_root": None,
+        "code": "c",
+        "time": 1.0,
+    }
+    (folder / "submission.json").write_text(json.dumps(known))
+    code, said = quiet("cancel", "aaaa", "--results", str(tmp_path))
+    assert code == 2
+    assert "1 other runs share a task with these" in said
+
+
 def test_a_launch_waits_for_another_and_says_whose(tmp_path: Path) -> None:
     from benchmark.launch.submissions import launching
 
@@ -356,6 +404,70 @@ def test_explain_and_publish_refuse_in_words(tmp_path: Path) -> None:
     (run / "curve.jsonl").write_text("{}")
     raises("changed after the run", lambda: publish.publish(tmp_path, tmp_path / "study"))
     raises("A study's name", lambda: publish.check_name("a/b"))
+
+
+def test_figures_say_what_they_have_nothing_to_draw_from(tmp_path: Path) -> None:
+    digits = load_suite("digits")
+
+    def draw(folder: str, kind: str, **options: Any) -> None:
+        figures.draw(kind, records.load(tmp_path / folder), digits, **options)
+
+    def arrays(folder: str, **kept: np.ndarray) -> None:
+        for run in (tmp_path / folder).glob("*/*/*"):
+            np.savez(run / "artifacts.npz", **kept)  # type: ignore[arg-type]
+
+    for method, target, seed in (("source-only", "mm", 0), ("tsvdnet", "up", 0)):
+        synthetic.write_run(tmp_path / "targets", method, target, seed)
+    for method, seed in (("source-only", 0), ("tsvdnet", 1)):
+        synthetic.write_run(tmp_path / "seeds", method, "mm", seed)
+    for method, preset in (("tsvdnet", "e"), ("tsvdnet", "")):
+        synthetic.write_run(tmp_path / "bare", method, "mm", 0, preset=preset)
+    arrays("bare", noise_domain=np.array("mt"))
+    both = ["source-only", "tsvdnet"]
+    raises("have no target in common", lambda: draw("targets", "tsne", methods=both))
+    raises("have no seed in common", lambda: draw("seeds", "tsne", methods=both))
+    raises("has no single feature space", lambda: draw("bare", "tsne", methods=["tsvdnet"]))
+    raises("no matrices of the same domains", lambda: draw("bare", "similarity"))
+    raises("holds no uncertainty", lambda: draw("bare", "uncertainty"))
+    for run in (tmp_path / "bare").glob("*/*/*"):
+        rows = [{**row, "probes": {}} for row in records.read_curve(run)]
+        records.write_curve(run, rows)
+    raises("hold no probe of the tensor nuclear norm", lambda: draw("bare", "tnn"))
+    empty = records.load(tmp_path / "none")
+    raises("There are no finished runs to rank", lambda: figures.draw("critical-difference", empty, None))
+
+
+def test_tables_say_what_they_have_nothing_to_show_of(tmp_path: Path, small: Small) -> None:
+    small.execute(small.spec(), tmp_path / "small")
+    own = load_suite(str(small.suite))
+    raises("No printed numbers are known", lambda: tables.make("reported", records.load(tmp_path / "small"), own))
+    run = synthetic.write_run(tmp_path / "bare")
+    document = json.loads((run / "record.json").read_text())
+    document["per_class"] = []
+    document["hashes"]["record"] = records.document_hash(document)
+    (run / "record.json").write_text(json.dumps(document))
+    raises(
+        "holds accuracies by class",
+        lambda: tables.make("per-class", records.load(tmp_path / "bare"), load_suite("digits")),
+    )
+
+
+def test_a_claim_with_an_unknown_test_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmark import verdict
+
+    claim = paper_claims.Claim("x", "a sentence", "Table 1", "astrology", suite="digits")
+    monkeypatch.setattr(verdict, "claims", lambda: [claim])
+    raises("There is no test", lambda: verdict.judge(records.load(tmp_path)))
+
+
+def test_tensorboard_that_is_not_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from benchmark import export
+
+    synthetic.write_run(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    raises("TensorBoard is not installed", lambda: export.write(tmp_path, "tensorboard"))
 
 
 # -- nobody is forgotten ----------------------------------------------------------------------------------------------
