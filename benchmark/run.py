@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmark import checkpoint, data, records
-from benchmark.claim import Claim, ClaimLost
+from benchmark.claim import Claim, ClaimLost, RunHeld
 from benchmark.data.batches import Stream, hold_out
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.evaluate import Evaluator, json_safe
@@ -39,6 +39,7 @@ from methods.contract import LabeledBatch, Method, Views, method_revision
 
 CHECKPOINT_SECONDS = 60.0
 HEARTBEAT_SECONDS = 2.0
+PASSING = ("checkpoint.pt", "failure.json")  # of a run that is not done
 
 
 def execute(
@@ -62,7 +63,7 @@ def execute(
         spec = dataclasses.replace(spec, data=dataset.fingerprint)
         resolved = dataclasses.replace(resolved, spec=spec)
         directory = records.run_directory(Path(results), spec, spec.run_id)
-        done = records.read(directory)
+        done = finished(directory)
         if done is not None:
             return done
         claim = Claim(directory)
@@ -81,6 +82,24 @@ def execute(
             return run.to_the_end()
         finally:
             claim.release()
+
+
+def finished(directory: Path) -> Record | None:
+    """The record of a run that is done. One that was killed right after its record is tidied up now."""
+    done = records.read(directory)
+    if done is not None and any((directory / name).exists() for name in (*PASSING, "claim.json")):
+        with contextlib.suppress(RunHeld, ClaimLost, OSError):
+            claim = Claim(directory)
+            claim.acquire()
+            tidy(directory)
+            claim.release()
+    return done
+
+
+def tidy(directory: Path) -> None:
+    """Remove what a finished run no longer needs."""
+    for name in PASSING:
+        (directory / name).unlink(missing_ok=True)
 
 
 def begin(
@@ -358,8 +377,7 @@ class Run:
         with replacing(self.directory / "artifacts.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **artifacts)  # type: ignore[arg-type]
         record = records.write(self.directory, self.document())
-        for name in ("checkpoint.pt", "failure.json"):
-            (self.directory / name).unlink(missing_ok=True)
+        tidy(self.directory)
         return record
 
     def document(self) -> dict[str, Any]:

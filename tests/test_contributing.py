@@ -18,7 +18,17 @@ def test_the_example_joins_the_comparison_with_one_option(tmp_path: Path) -> Non
     file = tmp_path / "my_method.py"
     file.write_text(code, encoding="utf-8")
     methods = f"source-only:bn,{file}:MyMethod,{file}:MyMethod@strong"
-    arguments = ["run", "--suite", "digits", "--methods", methods, "--targets", "mm", "--results", str(tmp_path / "runs")]
+    arguments = [
+        "run",
+        "--suite",
+        "digits",
+        "--methods",
+        methods,
+        "--targets",
+        "mm",
+        "--results",
+        str(tmp_path / "runs"),
+    ]
     assert main([*arguments, "--workers", "1", *ARGUMENTS]) == 0
     frame = records.load(tmp_path / "runs")
     assert sorted(frame.title) == ["My Method", "My Method", "Source-Only"]

@@ -82,4 +82,11 @@ def _draw(axis: Axes, result: stats.RankTest) -> None:
     middle, low = (len(order) + 1) / 2, -(half + 1.0)
     ends = [middle - result.critical_difference / 2, middle + result.critical_difference / 2]
     axis.plot(ends, [low, low], color="#0072B2", linewidth=1.5, marker="|")
-    axis.text(middle, low - 0.15, f"critical difference {result.critical_difference:.2f}", ha="center", va="top", color="#0072B2")
+    axis.text(
+        middle,
+        low - 0.15,
+        f"critical difference {result.critical_difference:.2f}",
+        ha="center",
+        va="top",
+        color="#0072B2",
+    )

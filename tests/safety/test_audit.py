@@ -205,6 +205,14 @@ def test_leftovers_of_a_run_killed_after_its_record_are_removed(small: Small, tm
     assert result.sound == 1
 
 
+def test_asked_for_again_a_run_killed_after_its_record_tidies_up_by_itself(small: Small, tmp_path: Path) -> None:
+    spec = small.spec()
+    assert wait(small.start(spec, tmp_path, {"BENCHMARK_FAULT": "fsync:record.json=kill@2"})) == -signal.SIGKILL
+    record = small.execute(spec, tmp_path)
+    assert not {"checkpoint.pt", "claim.json", "failure.json"} & {p.name for p in record.path.iterdir()}
+    assert kinds(audit(tmp_path)) == set()
+
+
 def test_the_verb_says_what_it_found_and_its_exit_code_tells_errors(
     copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
