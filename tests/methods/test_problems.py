@@ -1,0 +1,66 @@
+"""On three fixed problems: batch normalisation is not enough, labels of the target would be, and every method gains."""
+
+from dataclasses import replace
+from functools import lru_cache
+from statistics import median
+
+import pytest
+import torch
+
+from methods.contract import BUILT_IN, LabeledBatch, load_method
+from tests.methods.problems import PROBLEMS, TRAIN, Problem, accuracy
+
+SEEDS = (0, 1, 2)
+GAIN = 10.0  # points
+ADAPTING = [name for name, _, _ in BUILT_IN if name != "source-only"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tiny tensors: a second thread would only wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@lru_cache
+def baseline(problem: str, standard: str, seed: int) -> float:
+    """`source-only:bn` on the same batches from the same initial weights."""
+    return accuracy("source-only", "bn", standard, PROBLEMS[problem](), seed)
+
+
+def gain(method: str, problem: str) -> float:
+    """Median over the seeds of the paired difference to `source-only:bn`, in points."""
+    standard = load_method(method).standards[0]
+    runs = [(accuracy(method, "", standard, PROBLEMS[problem](), seed), seed) for seed in SEEDS]
+    return median(reached - baseline(problem, standard, seed) for reached, seed in runs)
+
+
+def with_target_labels(problem: Problem) -> Problem:
+    """The upper bound: the target's own labels as the only source."""
+    return replace(problem, sources=(LabeledBatch(problem.target.images, torch.arange(TRAIN) % problem.classes),))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_problem_is_neither_solved_by_batch_normalisation_nor_out_of_reach(problem: str) -> None:
+    reached = median(baseline(problem, "multi-source", seed) for seed in SEEDS)
+    assert reached > 100 / PROBLEMS[problem]().classes + GAIN  # the sources do teach something about the target
+    assert accuracy("source-only", "bn", "multi-source", with_target_labels(PROBLEMS[problem]()), 0) > reached + GAIN
+
+
+@pytest.mark.parametrize("method", ADAPTING)
+def test_method_gains_ten_points_on_one_of_the_problems(method: str) -> None:
+    """A method that can gain nowhere is wrong. The search ends at the first problem that shows it."""
+    gains: dict[str, float] = {}
+    for problem in PROBLEMS:
+        gains[problem] = gain(method, problem)
+        if gains[problem] >= GAIN:
+            return
+    pytest.fail(f"{method} gains nowhere: {gains}")
+
+
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if p != "rotation"])
+def test_no_problem_is_idle(problem: str) -> None:
+    """Most methods show themselves on the first problem; the others must be worth something too."""
+    assert gain("dann", problem) >= GAIN
