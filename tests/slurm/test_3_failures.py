@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_of_two_copies_of_a_run_the_newer_one_goes_on_and_the_older_one_stops(
     trace = tmp_path / "trace"
     sent = bench.send(
         *PACED,
-        BENCHMARK_TEST_PACE="1.3",
+        BENCHMARK_TEST_PACE="2",
         BENCHMARK_TEST_TRACE=str(trace),
         BENCHMARK_CHECKPOINT_SECONDS="1",
     )
@@ -64,12 +65,11 @@ def test_of_two_copies_of_a_run_the_newer_one_goes_on_and_the_older_one_stops(
     under_way(bench, run, 0.05)
     healed.do("kill", f"slurmd:{bench.beat(run)['node']}")
     wait_for("the record", lambda: bench.done([run]))
+    time.sleep(8)  # a copy that had not noticed would do four more updates
     restarts = [restart for restart, _ in steps(trace)]
-    first_of_new = restarts.index(1)
-    still_old = restarts[first_of_new:].count(0)
-    assert restarts[:first_of_new].count(0) > 20, "the old copy worked on while the node was given up"
-    assert still_old <= 10, "the old copy stopped soon after the new one had the claim"
-    assert restarts[-1] == 1
+    before, since = restarts[: restarts.index(1)], restarts[restarts.index(1) :]
+    assert before.count(0) > 8, "the old copy worked on while SLURM gave its node up"
+    assert since.count(0) <= 3, "the old copy stopped soon after the new one had the claim"
     assert bench.record(run)["provenance"]["restarts"] == 1
     assert bench.outcome() == uninterrupted
 
