@@ -33,13 +33,14 @@ ALLOWED = {
 def calls(path: Path) -> Iterator[tuple[str, ast.Call, str]]:
     """(function, call, source of the function) of a module."""
     text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
 
     def inside(node: ast.AST, name: str, source: str) -> Iterator[tuple[str, ast.Call, str]]:
         for child in ast.iter_child_nodes(node):
             here, held = name, source
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
                 here = f"{name}.{child.name}".strip(".")
-                held = ast.get_source_segment(text, child) or ""
+                held = "\n".join(lines[child.lineno - 1 : child.end_lineno])
             if isinstance(child, ast.Call):
                 yield name, child, source
             yield from inside(child, here, held)
