@@ -34,7 +34,7 @@ def test_discriminator_learns_even_while_the_reversal_is_zero() -> None:
     sources, target = batches(size=24)
     torch.manual_seed(0)  # dropout
     losses = [method.update(sources, target, 0.0)["domain"].item() for _ in range(200)]
-    assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
+    assert sum(losses[-10:]) < 0.95 * sum(losses[:10])
 
 
 def test_reversal_keeps_the_discriminator_from_winning() -> None:
