@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmark import tune as tuning
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err, out, say_json
 from benchmark.cli.runs import Set, Split, SuiteOption, Threads, Tier, pick_device, writable
+
+if TYPE_CHECKING:
+    from benchmark import tune as tuning
 
 
 @app.command(
@@ -43,6 +45,8 @@ def tune(
     json: Json = False,
 ) -> int:
     """Tune every method equally: as many trials for each, chosen without target labels; `run --tuned` uses the choice."""
+    from benchmark import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
+
     study = tuning.Study(
         suite, tier, target, trials, tuple(comma_list(methods)), split, seed, rule, threads, tuple(set_ or ())
     )
