@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -154,3 +156,12 @@ def test_a_run_that_was_sent_and_never_began_is_known_by_its_submission(results:
 
 def test_no_folder_is_used_for_two_submissions(results: Path):
     assert new_folder(results) != new_folder(results)
+
+
+def test_status_answers_without_waiting_for_torch(tmp_path: Path):
+    command = [sys.executable, "-X", "importtime", "-m", "benchmark", "status", "--results", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "No run in" in done.stdout
+    assert "typer" in imported
+    assert not imported & {"torch", "pandas", "numpy"}

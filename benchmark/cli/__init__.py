@@ -53,7 +53,28 @@ def quiet() -> bool:
     return not sys.stderr.isatty() or bool(os.environ.get("CI"))
 
 
-for _verbs in ("runs", "keep", "data", "look", "explain", "study", "cluster", "care", "speed"):
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+# Verbs that people type while they wait: only their module is imported, since torch alone takes seconds.
+_QUICK = {"status": "cluster", "logs": "cluster", "cancel": "cluster"}
+
+
+def _modules() -> tuple[str, ...]:
+    """The modules whose verbs are wanted: all of them, unless the command line asks for a quick one."""
+    ours = Path(sys.argv[0]).parts[-2:] == ("benchmark", "__main__.py") or Path(sys.argv[0]).name == "msda-benchmark"
+    if ours and len(sys.argv) > 1 and sys.argv[1] in _QUICK:
+        return (_QUICK[sys.argv[1]],)
+    return ("runs", "keep", "data", "look", "explain", "study", "cluster", "care", "speed")
+
+
+for _verbs in _modules():
     try:
         importlib.import_module(f"benchmark.cli.{_verbs}")
     except ModuleNotFoundError as _missing:

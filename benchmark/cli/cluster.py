@@ -1,15 +1,18 @@
-"""Verbs for runs on a cluster: cancel, retry, logs."""
+"""Verbs for runs that are under way: status everywhere; cancel, retry, logs on a cluster. Nothing heavy is imported."""
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from benchmark.cli import RESULTS, Json, Results, app, out, say_json
+from benchmark.cli import RESULTS, Json, Results, app, duration, out, say_json
 from benchmark.errors import UserError
+from benchmark.files import shown
 from benchmark.launch import queue
 from benchmark.launch.status import RunState, states
 from benchmark.launch.submissions import latest
@@ -20,6 +23,42 @@ if TYPE_CHECKING:
 Runs = Annotated[
     list[str] | None, typer.Argument(help="Run ids, or unambiguous beginnings of them.", metavar="[RUN]...")
 ]
+
+
+@app.command(epilog="Examples:\n\n`python -m benchmark status`\n\n`python -m benchmark status --watch`")
+def status(
+    results: Results = RESULTS,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until everything has ended.")] = False,
+    json: Json = False,
+) -> int:
+    """The state of every run, from records, heartbeats and the queue: progress, node, restarts, time left."""
+    while True:
+        found = states(results)
+        if json:
+            say_json([dataclasses.asdict(s) for s in found])
+        else:
+            out.print(shown(status_words(found, results)), markup=False)
+        if not watch or all(s.state in ("done", "failed", "interrupted") for s in found):
+            return 1 if any(s.state == "failed" for s in found) else 0
+        time.sleep(5)
+
+
+def status_words(found: list[RunState], results: Path) -> str:
+    """Counts, then every run that is not done."""
+    if not found:
+        return f"No run in {results}. Type: python -m benchmark run --suite digits --results {results}"
+    counts = Counter(s.state for s in found)
+    lines = [f"{len(found)} runs in {results}: " + ", ".join(f"{n} {state}" for state, n in counts.most_common())]
+    for s in found:
+        if s.state == "done":
+            continue
+        step = f"  step {s.update}/{s.total}" if s.total else ""
+        left = f"  {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
+        node = f"  on {s.node}" if s.node else ""
+        restarts = f"  restarts {s.restarts}" if s.restarts else ""
+        reason = f"  {s.reason}" if s.reason else ""
+        lines.append(f"{s.run_id}  {s.name} → {s.target} seed {s.seed}  {s.state}{step}{left}{node}{restarts}{reason}")
+    return "\n".join(lines)
 
 
 @app.command(epilog="Examples: `python -m benchmark cancel` · `python -m benchmark cancel 3f2a --whole-task`")

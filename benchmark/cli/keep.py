@@ -1,10 +1,7 @@
-"""Verbs that keep things true: status, verify, publish, doctor."""
+"""Verbs that keep things true: verify, publish, doctor."""
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,49 +9,8 @@ import typer
 
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, err, out, say_json
 from benchmark.cli.runs import find_run, pick_device
-from benchmark.cli.session import duration
-from benchmark.files import shown
-from benchmark.launch.status import RunState
 
 STUDIES = Path("results")
-
-
-@app.command(epilog="Examples:\n\n`python -m benchmark status`\n\n`python -m benchmark status --watch`")
-def status(
-    results: Results = RESULTS,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until everything has ended.")] = False,
-    json: Json = False,
-) -> int:
-    """The state of every run, from records, heartbeats and the queue: progress, node, restarts, time left."""
-    from benchmark.launch.status import states
-
-    while True:
-        found = states(results)
-        if json:
-            say_json([dataclasses.asdict(s) for s in found])
-        else:
-            out.print(shown(status_words(found, results)), markup=False)
-        if not watch or all(s.state in ("done", "failed", "interrupted") for s in found):
-            return 1 if any(s.state == "failed" for s in found) else 0
-        time.sleep(5)
-
-
-def status_words(found: list[RunState], results: Path) -> str:
-    """Counts, then every run that is not done."""
-    if not found:
-        return f"No run in {results}. Type: python -m benchmark run --suite digits --results {results}"
-    counts = Counter(s.state for s in found)
-    lines = [f"{len(found)} runs in {results}: " + ", ".join(f"{n} {state}" for state, n in counts.most_common())]
-    for s in found:
-        if s.state == "done":
-            continue
-        step = f"  step {s.update}/{s.total}" if s.total else ""
-        left = f"  {duration(s.seconds_left)} left" if s.seconds_left is not None else ""
-        node = f"  on {s.node}" if s.node else ""
-        restarts = f"  restarts {s.restarts}" if s.restarts else ""
-        reason = f"  {s.reason}" if s.reason else ""
-        lines.append(f"{s.run_id}  {s.name} → {s.target} seed {s.seed}  {s.state}{step}{left}{node}{restarts}{reason}")
-    return "\n".join(lines)
 
 
 @app.command(

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from benchmark import plan as planning
 from benchmark import records
-from benchmark.cli import err, out, quiet, say_json
+from benchmark.cli import duration, err, out, quiet, say_json
 from benchmark.launch.local import Event, Outcome, launch
 from benchmark.plan import Plan
 from benchmark.spec import RunSpec, Tier
@@ -234,12 +234,3 @@ def why(state: str) -> str:
         "interrupted": "goes on from its checkpoint",
         "running": "another process is at it",
     }.get(state, "")
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
