@@ -48,6 +48,7 @@ class ADDA(Method):
     presets = {"code": {"logits": True}}
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "adapt_lr": Range(0.03, 1.0, log=True)}
+    relative_cost = 0.85
 
     def __init__(self, task: Task, hparams: ADDAHParams) -> None:
         super().__init__(task, hparams)

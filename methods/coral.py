@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from methods.contract import HParams, LabeledBatch, Range, UnlabeledBatch
+from methods.kernels import inner_products, single
 from methods.one_network import OneNetwork
 from methods.source_only import source_loss
 
@@ -33,8 +34,8 @@ class CORALHParams(HParams):
 
 def covariance(x: Tensor) -> Tensor:
     """C = Σ_i (x_i − μ)(x_i − μ)ᵀ / (N − 1): (N, d) → (d, d)."""
-    centred = x - x.mean(0)
-    return centred.T @ centred / (len(x) - 1)
+    centred = (single(x) - single(x).mean(0)).T
+    return inner_products(centred, centred) / (len(x) - 1)
 
 
 def coral_distance(x: Tensor, y: Tensor) -> Tensor:
@@ -56,6 +57,7 @@ class CORAL(OneNetwork):
     presets = {"feature": {"feature": True}}
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "trade_off": Range(0.1, 10.0, log=True)}
+    relative_cost = 1.25
 
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
         features, f_t = self.forward_all(sources, target)

@@ -69,6 +69,7 @@ class DAN(OneNetwork):
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "trade_off": Range(0.1, 10.0, log=True)}
     card = True
+    relative_cost = 1.5
 
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
         features, f_t = self.forward_all(sources, target)

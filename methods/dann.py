@@ -42,6 +42,7 @@ class DANN(OneNetwork):
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "trade_off": Range(0.1, 3.0, log=True)}
     card = True
+    relative_cost = 1.4
 
     def __init__(self, task: Task, hparams: DANNHParams) -> None:
         super().__init__(task, hparams)

@@ -66,6 +66,7 @@ class JAN(OneNetwork):
     presets = {"unbiased": {"estimator": "unbiased"}, "linear": {"estimator": "linear"}}
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "trade_off": Range(0.1, 10.0, log=True)}
+    relative_cost = 1.5
 
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
         features, f_t = self.forward_all(sources, target)

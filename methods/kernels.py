@@ -21,22 +21,37 @@ Sample = Sequence[Tensor]  # the same N rows seen in one or several spaces: [(N,
 Kernel = Callable[[Sample, Sample, bool], Tensor]  # (x, y, paired) → (N, M), or (N,) if paired
 
 
+def single(x: Tensor) -> Tensor:
+    """x in single precision, or in double if it is double."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def inner_products(x: Tensor, y: Tensor) -> Tensor:
+    """⟨x_i, y_j⟩: (N, F), (M, F) → (N, M), in single precision at least, inside autocast too.
+
+    A distance is a small difference of such products: half precision has no digits for it.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        return single(x) @ single(y).T
+
+
 def squared_distances(x: Tensor, y: Tensor, paired: bool = False) -> Tensor:
     """‖x_i − y_j‖²: (N, F), (M, F) → (N, M), never below 0; `paired`: ‖x_i − y_i‖², (N, F), (N, F) → (N,).
 
     All pairs by ‖x‖² + ‖y‖² − 2 x·y, one matrix product; the mean of y is taken off first, which changes no distance
     and saves the digits that a large common offset would eat.
     """
+    x, y = single(x), single(y)
     if paired:
         return (x - y).square().sum(1)
     centre = y.detach().mean(0)
     x, y = x - centre, y - centre
-    return (x.square().sum(1)[:, None] + y.square().sum(1)[None, :] - 2 * x @ y.T).clamp_min(0)
+    return (x.square().sum(1)[:, None] + y.square().sum(1)[None, :] - 2 * inner_products(x, y)).clamp_min(0)
 
 
 def mean_bandwidth(joint: Tensor) -> Tensor:
     """b = mean of ‖z_i − z_j‖² over i ≠ j of the joint batch (N, F), in linear time: 0-d, without gradient."""
-    joint, n = joint.detach(), len(joint)
+    joint, n = single(joint.detach()), len(joint)
     return 2 / (n - 1) * (joint - joint.mean(0)).square().sum()
 
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from methods.contract import HParams, LabeledBatch, Range, UnlabeledBatch
 from methods.dan import mk_mmd
-from methods.kernels import FACTORS, Sample, gaussian_kernel, mmd
+from methods.kernels import FACTORS, Sample, gaussian_kernel, inner_products, mmd, single
 from methods.layers import entropy, ramp
 from methods.one_network import OneNetwork
 from methods.source_only import source_loss
@@ -58,8 +58,9 @@ def fused_distances(u: Sample, v: Sample) -> Tensor:
 
     = |a_i|²|z_i|² + |a′_j|²|z′_j|² − 2 ⟨a_i, a′_j⟩⟨z_i, z′_j⟩, without the F·C numbers of an outer product.
     """
-    norms_u, norms_v = (s[0].square().sum(1) * s[1].square().sum(1) for s in (u, v))
-    return (norms_u[:, None] + norms_v[None, :] - 2 * (u[0] @ v[0].T) * (u[1] @ v[1].T)).clamp_min(0)
+    norms_u, norms_v = (single(s[0]).square().sum(1) * single(s[1]).square().sum(1) for s in (u, v))
+    products = inner_products(u[0], v[0]) * inner_products(u[1], v[1])
+    return (norms_u[:, None] + norms_v[None, :] - 2 * products).clamp_min(0)
 
 
 def fused_mmd(x: Sample, y: Sample) -> Tensor:
@@ -88,6 +89,7 @@ class RTN(OneNetwork):
     presets = {"code": {"pooled": True}}
     standards = ("combined", "single-best")
     ranges = {"lr_scale": Range(0.3, 3.0, log=True), "trade_off": Range(0.1, 10.0, log=True)}
+    relative_cost = 1.35
 
     def __init__(self, task: Task, hparams: RTNHParams) -> None:
         super().__init__(task, hparams)

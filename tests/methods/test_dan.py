@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from benchmark.errors import UserError
+from methods.coral import coral_distance
 from methods.dan import mk_mmd
 from methods.kernels import mean_bandwidth, squared_distances
+from methods.rtn import fused_mmd
 from tests.methods.small import batches, build
 
 SHAPES = [(4, 4, 3), (7, 5, 1), (12, 4, 9), (2, 3, 2)]
@@ -95,6 +97,15 @@ def test_distances_keep_their_digits_under_a_large_offset() -> None:
     x = torch.randn(6, 4)
     exact = squared_distances(x.double() + 1000, x.double() + 1000)
     torch.testing.assert_close(squared_distances(x + 1000, x + 1000).double(), exact, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("distance", [mk_mmd, coral_distance, lambda x, y: fused_mmd([x, x], [y, y])])
+def test_autocast_takes_no_digits_from_a_distance(distance) -> None:
+    x, y = torch.randn(16, 8) + 5, torch.randn(16, 8) + 5
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = distance(x, y)
+    assert inside.dtype == torch.float32
+    torch.testing.assert_close(inside, distance(x, y))
 
 
 def test_unknown_estimator_is_a_sentence() -> None:
