@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.networks import BatchNorm1d, BatchNorm2d, Extractor, seed_of
-from benchmark.spec import load_suite
 from benchmark.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams, load_method
 
@@ -54,11 +53,10 @@ class Whole(FullPass):
 def accuracy(method: str, preset: str, standard: str, problem: Problem, seed: int, **changes: Any) -> float:
     """Train `method` for 250 updates and return its accuracy on the target's test images, in percent.
 
-    Hyper-parameters are the defaults as the mini tier of the digits sets them, which is about as small as this.
+    Hyper-parameters are each method's own defaults: what suites set is fitted to their networks, not to these.
     """
-    cls, suite = load_method(method), load_suite("digits")
-    layers = [suite.hparams.get(method, {}), suite.tiers["mini"].hparams.get(method, {})]
-    hparams = build_hparams(cls, *layers, cls.presets[preset] if preset else {}, changes)
+    cls = load_method(method)
+    hparams = build_hparams(cls, cls.presets[preset] if preset else {}, changes)
     task = Task(
         num_classes=problem.classes,
         num_sources=1 if standard == "combined" else len(problem.sources),
