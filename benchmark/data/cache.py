@@ -78,17 +78,21 @@ def digest(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
     return total.hexdigest()[:16]
 
 
-def recipe_key(files: Iterable[Path], *settings: object) -> str:
-    """Names a cache entry after how it was made: the source files of the recipe, its settings, the image libraries.
+def source_hash(*files: str | None) -> str:
+    """The source files of a recipe. Taken when the recipe is imported: what is on the disk later may not be what runs."""
+    total = hashlib.sha256()
+    for file in files:
+        total.update(Path(str(file)).read_bytes())
+    return total.hexdigest()
+
+
+def recipe_key(source: str, *settings: object) -> str:
+    """Names a cache entry after how it was made: the `source_hash` of the recipe, its settings, the image libraries.
 
     A changed recipe or another library version never finds an old entry, and never has to be told to forget one.
     """
     import PIL
     from PIL import features
 
-    total = hashlib.sha256()
-    for file in files:
-        total.update(file.read_bytes())
     versions = (PIL.__version__, features.version("freetype2"), np.__version__)
-    total.update(repr((versions, settings)).encode())
-    return total.hexdigest()[:12]
+    return hashlib.sha256(repr((source, versions, settings)).encode()).hexdigest()[:12]

@@ -27,7 +27,7 @@ from PIL import Image
 
 from benchmark.data import fonts, typeset
 from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
-from benchmark.data.cache import cache_root, digest, recipe_key, write_json, write_npz
+from benchmark.data.cache import cache_root, digest, recipe_key, source_hash, write_json, write_npz
 from benchmark.networks import seed_of
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ def fingerprint(
 # -- the cache ----------------------------------------------------------------------------------------------------
 
 KINDS = ("images", "labels")
+RECIPE = source_hash(__file__, typeset.__file__, fonts.__file__)
 
 
 def _path(data_root: Path | None) -> Path:
-    key = recipe_key((Path(__file__), Path(typeset.__file__), Path(fonts.__file__)))
-    return cache_root(data_root) / f"mini-digits-{key}.npz"
+    return cache_root(data_root) / f"mini-digits-{recipe_key(RECIPE)}.npz"
 
 
 def _make(path: Path) -> dict[str, np.ndarray]:

@@ -69,8 +69,12 @@ def _vivid(rng: np.random.Generator) -> list[Colour]:
 
 def photo(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Image:
     """Natural colours, texture and rounded light, a shadow, before a photographed ground out of focus."""
-    canvas = strokes.photograph(_photographs(), rng, float(rng.uniform(2, 6)))
-    return _lit(name, parts, canvas, rng)
+    ground = strokes.photograph(_photographs(), rng, float(rng.uniform(3, 8)))
+    bright = sum(NATURAL[name][MAIN]) > 3 * 150
+    haze = blank(
+        (40, 44, 50) if bright else (222, 226, 228)
+    )  # a photographer looks for a ground that sets the thing off
+    return _lit(name, parts, Image.blend(ground, haze, float(rng.uniform(0.3, 0.65))), rng)
 
 
 def studio(name: str, parts: list[Part], rng: np.random.Generator) -> Image.Image:

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 from PIL.ImageFont import FreeTypeFont
 
 from benchmark.data import fonts
-from benchmark.data.cache import cache_root, recipe_key, write_npz
+from benchmark.data.cache import cache_root, recipe_key, source_hash, write_npz
 from benchmark.networks import seed_of
 
 SIDE = 32
@@ -249,4 +249,4 @@ def syn_file(data_root: Path | None = None, train: int = 20_000, test: int = 5_0
     return path
 
 
-RECIPE = (Path(__file__), Path(fonts.__file__))
+RECIPE = source_hash(__file__, fonts.__file__)

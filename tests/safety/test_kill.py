@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from multiprocessing import forkserver
@@ -44,11 +45,18 @@ def untouched(small: Small, tmp_path_factory: pytest.TempPathFactory) -> Untouch
 
 
 def kill_and_compare(small: Small, untouched: Untouched, folder: Path, number: int) -> int:
-    """Run `number` of the sweep, killed until it is done; returns how often it was killed."""
+    """Run `number` of the sweep, killed until it is done, at least once; returns how often it was killed.
+
+    A run that ends before its first kill has shown nothing: it is thrown away, and the next one has less time.
+    """
     method = METHODS[number % len(METHODS)]
     whole, seconds = untouched(method)
-    results = folder / str(number)
-    kills = small.until_done(small.spec(method), results, random.Random(number), longest=1.2 * seconds)
+    results, dice, longest, kills = folder / str(number), random.Random(number), 1.2 * seconds, 0
+    while not kills:
+        shutil.rmtree(results, ignore_errors=True)
+        began = time.monotonic()
+        kills = small.until_done(small.spec(method), results, dice, longest)
+        longest = min(longest, time.monotonic() - began)
     record = records.read(small.directory(small.spec(method), results))
     assert bits(record) == bits(whole), f"{method}, run {number}, after {kills} kills"
     left = {"claim.json"}  # a run killed between its record and its good-bye leaves its claim; nobody minds it
@@ -62,7 +70,7 @@ def test_every_method_killed_at_random_moments_ends_with_the_same_bits(
     small: Small, untouched: Untouched, tmp_path: Path
 ) -> None:
     kills = [kill_and_compare(small, untouched, tmp_path, number) for number in range(SAMPLE)]
-    assert sum(k > 0 for k in kills) > SAMPLE // 3  # otherwise the test has killed nobody and shown nothing
+    assert min(kills) >= 1
 
 
 @pytest.mark.soak
@@ -70,10 +78,8 @@ def test_200_runs_killed_at_random_moments_leave_200_records_none_corrupt(
     small: Small, untouched: Untouched, tmp_path: Path
 ) -> None:
     kills = [kill_and_compare(small, untouched, tmp_path, number) for number in range(SOAK)]
-    print(
-        f"\n{SOAK} runs, {sum(kills)} kills, {sum(k > 0 for k in kills)} runs killed at least once: all bit-identical"
-    )
-    assert sum(k > 0 for k in kills) > SOAK // 2
+    print(f"\n{SOAK} runs, {sum(kills)} kills, at least {min(kills)} each: {len(kills)} records, all bit-identical")
+    assert min(kills) >= 1
 
 
 @pytest.mark.parametrize("method", ["source-only", "tsvdnet", "mcd", "mdda", "dctn"])
