@@ -341,6 +341,22 @@ def test_choices_have_one_row_a_choice_with_effect_and_interval(frame: pd.DataFr
     assert found["/T-SVDNet [prox = zero]"]["verdict"].words == "no difference seen"
 
 
+def test_rows_with_fewer_targets_are_compared_on_those_they_have(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "source-only:bn", "tsvdnet"])
+    write_study(tmp_path, ["tsvdnet:e"], targets=["mm", "sv"])
+    frame = records.load(tmp_path)
+    wide = {}
+    for name in ("", "e"):
+        runs = frame[(frame.method == "tsvdnet") & (frame.preset == name) & frame.target.isin(["mm", "sv"])]
+        wide[name] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+    found = rows(tables.choices(frame, "digits"))["/T-SVDNet:e"]
+    assert found["targets"].words == "mm, sv"
+    assert found["average"].value == pytest.approx(wide["e"].mean())
+    assert found["effect"].value == pytest.approx((wide["e"] - wide[""]).mean())
+    row = next(r for r in tables.ablation(frame, "digits").rows if r.cells[0].words == "T-SVDNet (+E)")
+    assert "over the targets that both rows have: mm, sv" in " ".join(row.notes)
+
+
 def test_two_seeds_decide_no_choice(tmp_path: Path):
     write_study(tmp_path, ["tsvdnet", "tsvdnet:e"], seeds=(0, 1))
     assert rows(tables.choices(records.load(tmp_path), "digits"))["/T-SVDNet:e"]["verdict"].words.startswith(

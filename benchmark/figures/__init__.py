@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.errors import unknown
+from benchmark.errors import UserError, unknown
 from benchmark.figures.curves import cost, curves, tnn
 from benchmark.figures.features import tsne
 from benchmark.figures.matrices import similarity
@@ -28,12 +28,27 @@ KINDS: dict[str, Callable[..., Drawing]] = {
     "cost": cost,
     "critical-difference": critical_difference,
 }
+# Which of the narrowing options a figure takes; the others would be ignored, so they are refused.
+TAKES = {
+    "tsne": ("target", "seed", "methods"),
+    "similarity": ("target", "seed", "methods"),
+    "uncertainty": ("target", "seed", "methods"),
+    "tnn": ("target", "methods"),
+    "curves": ("target", "methods"),
+    "cost": (),
+    "critical-difference": (),
+}
 
 
 def draw(kind: str, frame: pd.DataFrame, suite: str | Suite | None, **options: Any) -> Drawing:
     """The figure of a kind. Without a suite only `critical-difference` can be drawn: it looks over all of them."""
     if kind not in KINDS:
         raise unknown("kind of figure", kind, KINDS)
+    options = {name: value for name, value in options.items() if value is not None}
+    for name in ("target", "seed", "methods"):
+        if name in options and name not in TAKES[kind]:
+            takers = [k for k, taken in TAKES.items() if name in taken]
+            raise UserError(f"--{name} does not go with --kind {kind}: leave it out. It goes with {', '.join(takers)}")
     with style():
         return KINDS[kind](frame, suite, **options)
 

@@ -14,7 +14,6 @@ from matplotlib.ticker import ScalarFormatter
 from benchmark import stats
 from benchmark.errors import UserError
 from benchmark.figures import runs
-from benchmark.figures.matrices import WITH_T, WITHOUT_T
 from benchmark.figures.style import WITH, WITHOUT, Drawing, colour, new
 from benchmark.spec import Suite
 from benchmark.tables import scores as s
@@ -30,11 +29,17 @@ def _band(axis: Axes, updates: np.ndarray, values: np.ndarray, label: str, shade
         axis.fill_between(updates, mean - spread, mean + spread, color=shade, alpha=0.15, linewidth=0)
 
 
-def tnn(frame: pd.DataFrame, suite: str | Suite, *, target: str | None = None, **only: Any) -> Drawing:
+def tnn(
+    frame: pd.DataFrame,
+    suite: str | Suite,
+    *,
+    target: str | None = None,
+    methods: Sequence[str] | None = None,
+    **only: Any,
+) -> Drawing:
     """Left: the tensor nuclear norm with and without +T, and the bound below which it cannot fall. Right: accuracy."""
-    only.pop("methods", None), only.pop("seed", None)
     selected = runs.select(frame, suite, **only)
-    rows = [selected.row(WITHOUT_T, "a row without +T"), selected.row(WITH_T, "a row with +T")]
+    rows = runs.without_and_with(selected, methods)
     where = runs.choose_target(selected, target, ("mm", "C", "clp"), rows)
     figure = new(6.6, 2.6)
     left, right = figure.subplots(1, 2)
@@ -60,7 +65,6 @@ def tnn(frame: pd.DataFrame, suite: str | Suite, *, target: str | None = None, *
 def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | None = None, **only: Any) -> Drawing:
     """Target accuracy over training: one panel a target, one line a method."""
     wanted = only.pop("target", None)
-    only.pop("seed", None)
     selected = runs.select(frame, suite, **only)
     names = list(methods or [name for name, e in selected.rows.items() if len(e.done)])
     rows = [selected.row([name], f"the method {name}") for name in names]
@@ -96,8 +100,6 @@ def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | 
 
 def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Drawing:
     """Average accuracy against CPU seconds a run: what a point costs."""
-    for key in ("target", "seed", "methods"):
-        only.pop(key, None)
     found, condition = narrow(frame, suite, selection=selection, **only)
     figure = new(5.2, 3.4)
     axis = figure.subplots()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -11,17 +12,19 @@ from benchmark.figures import runs
 from benchmark.figures.style import SOURCE, TARGET, Drawing, new
 from benchmark.spec import Suite
 
-WITHOUT_T = ("tsvdnet:e", "source-only:bn", "source-only")
-WITH_T = ("tsvdnet", "tsvdnet:et")
-
 
 def similarity(
-    frame: pd.DataFrame, suite: str | Suite, *, target: str | None = None, seed: int | None = None, **only: Any
+    frame: pd.DataFrame,
+    suite: str | Suite,
+    *,
+    target: str | None = None,
+    seed: int | None = None,
+    methods: Sequence[str] | None = None,
+    **only: Any,
 ) -> Drawing:
     """Above without +T, below with it; one column a domain, the target last; one colour scale for all."""
-    only.pop("methods", None)
     selected = runs.select(frame, suite, **only)
-    rows = [selected.row(WITHOUT_T, "a row without +T"), selected.row(WITH_T, "a row with +T")]
+    rows = runs.without_and_with(selected, methods)
     where = runs.choose_target(selected, target, ("mm", "C", "clp"), rows)
     which = runs.common_seed(rows, where, seed)
     stored = [runs.artifacts(entry, where, which) for entry in rows]

@@ -22,8 +22,6 @@ def critical_difference(
 
     Refused below ten independent blocks: one suite alone never has them.
     """
-    for key in ("target", "seed", "methods"):
-        only.pop(key, None)
     names = sorted(frame["suite"].dropna().unique()) if suite is None else [suite]
     scores = []
     for name in names:

@@ -18,6 +18,9 @@ from benchmark.tables.ablation import by_name, multi_source
 from benchmark.tables.condition import Condition, narrow
 from benchmark.tables.scores import Entry
 
+WITHOUT_T = ("tsvdnet:e", "source-only:bn", "source-only")
+WITH_T = ("tsvdnet", "tsvdnet:et")
+
 
 @dataclass(frozen=True)
 class Selected:
@@ -50,6 +53,16 @@ def select(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Selected:
             f"Suite {condition.suite.name} has runs on part and on all of the data. Add --split part or --split all"
         )
     return Selected(condition, by_name([e for e in multi_source(runs) if e.plain]))
+
+
+def without_and_with(selected: Selected, methods: Sequence[str] | None) -> list[Entry]:
+    """A row without the low-rank term and one with it: the two asked for, or the first that were run."""
+    if methods is not None and len(methods) != 2:
+        raise UserError(
+            "This figure sets two rows side by side. Type: --methods tsvdnet:e,tsvdnet (without +T, with +T)"
+        )
+    without, having = ([methods[0]], [methods[1]]) if methods else (WITHOUT_T, WITH_T)
+    return [selected.row(without, "a row without +T"), selected.row(having, "a row with +T")]
 
 
 def choose_target(selected: Selected, target: str | None, preferred: Sequence[str], rows: Sequence[Entry]) -> str:

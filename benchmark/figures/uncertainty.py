@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,17 @@ from benchmark.spec import Suite
 
 
 def uncertainty(
-    frame: pd.DataFrame, suite: str | Suite, *, target: str | None = None, seed: int | None = None, **only: Any
+    frame: pd.DataFrame,
+    suite: str | Suite,
+    *,
+    target: str | None = None,
+    seed: int | None = None,
+    methods: Sequence[str] | None = None,
+    **only: Any,
 ) -> Drawing:
     """Left: the density of σ for each domain. Right: on one domain, with noise r·ε added, r = 0, 0.1, 0.5, 1."""
-    only.pop("methods", None)
     selected = runs.select(frame, suite, **only)
-    entry = selected.row(["tsvdnet"], "a method that estimates uncertainty")
+    entry = selected.row(methods or ["tsvdnet"], "a method that estimates uncertainty")
     where = runs.choose_target(selected, target, ("mm", "C", "clp"), [entry])
     which = runs.common_seed([entry], where, seed)
     stored = runs.artifacts(entry, where, which)

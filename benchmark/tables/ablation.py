@@ -47,17 +47,20 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
             continue
         cells = score_cells(entry, condition)
         gains: list[Cell] = []
+        notes = s.remarks(entry, condition)
         for base in bases:
             gains += difference_cells(entry, found[base], condition, same=base == name)
+            common = common_targets(entry, found[base], condition)
+            if common and common != list(condition.targets):
+                where = ", ".join(condition.label(t) for t in common)
+                notes.append(f"The gain over {found[base].label} is over the targets that both rows have: {where}.")
         n = s.seeds({t: cells[t] for t in condition.targets})
-        rows.append(
-            Row((words(label, name), *cells.values(), *gains, words(n)), notes=tuple(s.remarks(entry, condition)))
-        )
+        rows.append(Row((words(label, name), *cells.values(), *gains, words(n)), notes=tuple(notes)))
     missing = [label for name, label in STEPS if name not in found]
     caption = [
         *condition.sentences(),
         s.tuning_words(list(found.values())),
-        "Gains: per-seed difference averaged over the targets, paired, 95 % t interval over seeds.",
+        "Gains: per-seed difference averaged over the targets that both rows have, paired, 95 % t interval over seeds.",
         "Source-Only:bn forwards the target for batch-norm statistics only, already an adaptation: hence two baselines.",
         *([f"INCOMPLETE: no runs of {', '.join(missing)}."] if missing else []),
     ]
@@ -79,6 +82,7 @@ def choices(
         raise UserError(_nothing("choices", condition, f"{method},{method}:code"))
     columns = (
         Column("choice", "Choice"),
+        Column("targets", "Targets"),
         Column("average", "Avg", "score"),
         Column("effect", "Effect", "signed"),
         Column("interval", "95 % interval", "interval"),
@@ -86,20 +90,25 @@ def choices(
         Column("verdict", "Reads as"),
         Column("seeds", "n"),
     )
+    common = [common_targets(e, base, condition) for e in others]
     effects = [paired_averages(e, base, condition) for e in others]
     testable = [i for i, effect in enumerate(effects) if effect.n > 1]
     adjusted = dict(zip(testable, stats.holm([effects[i].p for i in testable]), strict=True))
-    average = s.average(base, condition, condition.targets)
-    first = (words(f"{base.title}, default", base.name), average, *[words("–")] * 4, words(average.n or "–"))
+    own = common_targets(base, base, condition)
+    average = s.average(base, condition, own)
+    label = words(f"{base.title}, default", base.name)
+    first = (label, _named(own, condition), average, *[words("–")] * 4, words(average.n or "–"))
     rows = [Row(first, notes=tuple(s.remarks(base, condition)))]
     for i, (entry, effect) in enumerate(zip(others, effects, strict=True)):
-        average = s.average(entry, condition, condition.targets)
+        average = s.average(entry, condition, common[i] or condition.targets)
         p = words("–") if i not in adjusted else Cell(adjusted[i]) if adjusted[i] >= 0.001 else Cell(words="<0.001")
-        cells = (words(entry.label, entry.name), average, *_effect(effect), p, words(reading(effect)), words(effect.n))
+        label, where = words(entry.label, entry.name), _named(common[i], condition)
+        cells = (label, where, average, *_effect(effect), p, words(reading(effect)), words(effect.n))
         rows.append(Row(cells, notes=tuple(s.remarks(entry, condition))))
     caption = [
         *condition.sentences(),
-        f"Effect: this row minus the default {base.title}, per-seed difference averaged over the targets, paired.",
+        f"Effect: this row minus the default {base.title} on the targets that both have, per-seed difference averaged over "
+        "them, paired.",
         f"«No difference seen»: the interval holds 0. Fewer than {stats.MIN_SEEDS} seeds decide nothing.",
     ]
     title = f"{condition.suite.title}: disputed choices of {base.title} and their effect, tier {condition.tier}"
@@ -126,15 +135,28 @@ def by_name(found: list[s.Entry]) -> dict[str, s.Entry]:
     return named
 
 
+def common_targets(ours: s.Entry, base: s.Entry, condition: Condition) -> list[str]:
+    """The targets, in the table's order, on which both rows have a finished run."""
+    both = set(ours.done["target"]) & set(base.done["target"])
+    return [t for t in condition.targets if t in both]
+
+
 def paired_averages(ours: s.Entry, base: s.Entry, condition: Condition) -> stats.Interval:
-    """Per-seed difference of the averages over all targets."""
-    both = [stats.seed_averages(e.scores(condition.selection), condition.targets) for e in (ours, base)]
-    return stats.paired(both[0], both[1])
+    """Per-seed difference of the averages over the targets that both rows have."""
+    targets = common_targets(ours, base, condition)
+    both = [stats.seed_averages(e.scores(condition.selection), targets) for e in (ours, base)]
+    return stats.paired(both[0], both[1]) if targets else stats.t_interval([])
 
 
 def difference_cells(ours: s.Entry, base: s.Entry, condition: Condition, same: bool = False) -> list[Cell]:
     """Difference and its interval; a row has no difference to itself."""
     return [words("–"), words("–")] if same else _effect(paired_averages(ours, base, condition))
+
+
+def _named(targets: list[str], condition: Condition) -> Cell:
+    if targets == list(condition.targets):
+        return words("all")
+    return words(", ".join(condition.label(t) for t in targets) or "none in common")
 
 
 def _effect(effect: stats.Interval) -> list[Cell]:
