@@ -154,11 +154,12 @@ class Watch:
     """Live progress: a line for each worker and one for the whole; plain lines when nobody watches."""
 
     def __init__(self, specs: list[RunSpec], costs: dict[str, tuple[float, str]], workers: int, *, show: bool) -> None:
-        self.left = {s.run_id: costs[s.run_id][0] for s in specs}
+        self.expected = {s.run_id: costs[s.run_id][0] for s in specs}
+        self.left = dict(self.expected)
+        self.spent: dict[str, tuple[float, float]] = {}  # seconds it took, seconds expected for as much
         self.total, self.workers, self.show = len(specs), min(workers, len(specs)), show
         self.ended, self.failed = 0, 0
         self.began = time.monotonic()
-        self.whole_cost = sum(self.left.values()) or 1.0
         self.live = show and not quiet()
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}"), console=err
@@ -180,7 +181,9 @@ class Watch:
         run_id = event.spec.run_id
         if event.kind == "beat":
             total = event.beat["total"] or 1
-            self.left[run_id] = event.beat["seconds"] / max(event.beat["update"], 1) * (total - event.beat["update"])
+            update, seconds = event.beat["update"], event.beat["seconds"]
+            self.left[run_id] = seconds / max(update, 1) * (total - update)
+            self.spent[run_id] = (seconds, self.expected[run_id] * update / total)
         elif event.kind != "start":
             self.left.pop(run_id, None)
             self.ended += 1
@@ -215,7 +218,11 @@ class Watch:
         )
 
     def _left(self) -> str:
-        return duration(sum(self.left.values()) / max(self.workers, 1))
+        """What is left of the runs under way, and the others at the pace, against expectation, that was seen so far."""
+        taken, expected = (sum(column) for column in zip(*self.spent.values(), strict=True)) if self.spent else (1, 1)
+        pace = taken / expected if taken and expected else 1.0
+        seconds = sum(left if run_id in self.spent else pace * left for run_id, left in self.left.items())
+        return duration(seconds / max(self.workers, 1))
 
 
 def title(spec: RunSpec) -> str:
