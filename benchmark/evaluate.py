@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark.data.base import Dataset, ImageSet
+from benchmark.data.base import Dataset, ImageSet, send
 from benchmark.data.batches import hold_out
 from benchmark.networks import seed_of
 from benchmark.spec import RunSpec, TierSettings
@@ -59,7 +59,7 @@ class Evaluator:
 
     def _score(self, method: Method, images: ImageSet) -> tuple[Tensor, Tensor]:
         """Correct predictions and images by class, each image exactly once."""
-        predicted = torch.cat([method.predict(x).argmax(1).cpu() for x in self._batches(images)])
+        predicted = torch.cat([method.predict(x).argmax(1) for x in self._batches(images)]).cpu()
         total = torch.bincount(images.labels, minlength=self.num_classes)
         return torch.bincount(images.labels[predicted == images.labels], minlength=self.num_classes), total
 
@@ -78,7 +78,7 @@ class Evaluator:
         from benchmark.data.batches import batch_index
 
         place = batch_index(len(self._target_pool), len(labels), self._spec.target, self._spec.seed, t)
-        truth = self._target.train.labels[self._target_pool[place]].to(labels.device)
+        truth = send(self._target.train.labels[self._target_pool[place]], labels.device)
         given = labels >= 0
         return torch.stack([torch.ones_like(given).sum(), given.sum(), (given & (labels == truth)).sum()])
 

@@ -7,6 +7,7 @@ methods that split the network earlier (MCD's official digit network) put the bo
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -62,9 +63,23 @@ class Extractor(nn.Module):
         super().__init__()
         self.trunk, self.last = trunk, last
         self.cut_dim, self.feature_dim = cut_dim, feature_dim
+        self.compiled = False  # training passes through `torch.compile`
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.trunk(x))
+        # evaluation comes in many batch sizes, each a compilation of its own, and is a small part of a run
+        through = _compiled() if self.compiled and self.training else _through
+        return through(self, x)
+
+
+def _through(extractor: Extractor, x: Tensor) -> Tensor:
+    return extractor.last(extractor.trunk(x))
+
+
+@functools.lru_cache(maxsize=1)
+def _compiled() -> Callable[[Extractor, Tensor], Tensor]:
+    """`_through`, compiled. One graph for each shape, so that the code that runs does not depend on what ran before it
+    (a resumed run is the same run); dropout drawn as without compilation; what cannot be compiled is an error."""
+    return torch.compile(_through, dynamic=False, fullgraph=True, options={"fallback_random": True})
 
 
 def conv3fc2(width: float = 1.0) -> Extractor:

@@ -1,10 +1,17 @@
-"""Settings of the process that make every step faster and change no number."""
+"""Settings of the process that make every step faster and change no number; and what `torch.compile` needs."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import functools
+import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+from benchmark.errors import UserError
 
 # <malloc.h>: M_TRIM_THRESHOLD = −1, M_MMAP_THRESHOLD = −3
 _TRIM, _MMAP = -1, -3
@@ -21,3 +28,17 @@ def keep_freed_memory() -> bool:
         libc = ctypes.CDLL("libc.so.6")
         return bool(libc.mallopt(_MMAP, 1 << 30)) and bool(libc.mallopt(_TRIM, (1 << 31) - 1))
     return False
+
+
+def needs_compiler(device: str) -> None:
+    """A sentence when this machine lacks what `torch.compile` writes its kernels with."""
+    compiler = os.environ.get("CXX", "g++")
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    lacking = {
+        f"the C++ compiler {compiler} (apt-get install g++)": shutil.which(compiler) is None,
+        f"{header} (apt-get install python3-dev)": not header.is_file(),
+        "the package triton": device == "cuda" and importlib.util.find_spec("triton") is None,
+    }
+    if any(lacking.values()):
+        missing = ", ".join(what for what, absent in lacking.items() if absent)
+        raise UserError(f"run.compile=true needs what is not on this machine: {missing}. Or leave the setting out.")

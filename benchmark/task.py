@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmark import networks
+from benchmark.speed import needs_compiler
 
 if TYPE_CHECKING:
     from benchmark.spec import Resolved
@@ -54,13 +55,17 @@ class Task:
         device: str | torch.device = "cpu",
         lr_scale: float = 1.0,
         batch_norm: str = "per-domain",
+        compile: bool = False,
         extractor_factory: Callable[[], networks.Extractor] | None = None,
     ) -> None:
         self.num_classes, self.num_sources = num_classes, num_sources
         self.network, self.optimiser_spec = network, optimiser
         self.budget, self.seed, self.batch_size = budget, seed, batch_size
         self.device = torch.device(device)
-        self.lr_scale, self.batch_norm = lr_scale, batch_norm
+        self.lr_scale, self.batch_norm, self.compile = lr_scale, batch_norm, compile
+        if compile:
+            needs_compiler(self.device.type)
+            torch.compiler.reset()  # nothing of an earlier run in this process
         self.images_forwarded = 0  # through any extractor, in training: the "passes" of the cost table
         self._factory = extractor_factory or (lambda: networks.NETWORKS[network.name](network.width))
         self._extractors: dict[tuple[str, int], nn.Module] = {}
@@ -85,6 +90,7 @@ class Task:
             networks.load_imagenet(module, self.network.name, Path(self.network.weights))
         if cut:
             module.last = nn.Identity()
+        module.compiled = self.compile
         module.register_forward_pre_hook(self._count)
         # channels-last weights pull the maps after them: pooling and narrow convolutions are several times faster
         return module.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -162,4 +168,5 @@ def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path
         device=device,
         lr_scale=resolved.hparams.lr_scale,
         batch_norm=s.batch_norm,
+        compile=s.compile,
     )

@@ -100,7 +100,9 @@ def run(
     limit_steps: LimitSteps = None,
     stage_budget: StageBudget = "",
     threads: Threads = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Runs at the same time; 0: one for each core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Runs at the same time; 0: as many as the cores or the GPU can serve.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     selection: Annotated[
         str, typer.Option(help="last, source-val, unsup or oracle, for the table at the end.")
@@ -115,6 +117,7 @@ def run(
 ) -> int:
     """Run a suite: plan, launch, show the comparison table. What is done already is not run again."""
     from benchmark.cli import session
+    from benchmark.launch.local import default_workers
 
     if normalise(selection) not in RULES:
         raise unknown("selection rule", selection, [r.replace("_", "-") for r in RULES])
@@ -134,7 +137,8 @@ def run(
         from benchmark.launch import slurm
 
         return slurm.submit_from_cli(plan, results=results, data_root=data_root, cluster=cluster, json=json)
-    return work.run(workers=workers or os.cpu_count() or 1, device=chosen, fail_fast=not keep_going)
+    workers = workers or default_workers(plan.suite.tier(plan.tier), threads, chosen)
+    return work.run(workers=workers, device=chosen, fail_fast=not keep_going)
 
 
 @app.command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,9 @@ def tune(
     split: Split = "",
     set_: Set = None,
     threads: Threads = 1,
-    workers: Annotated[int, typer.Option(min=0, help="Runs at the same time; 0: one for each core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Runs at the same time; 0: as many as the cores or the GPU can serve.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     output: Annotated[
         Path | None, typer.Option(help="The file to write; default: tuned-SUITE-TIER-TARGET.toml among the results.")
@@ -46,6 +47,8 @@ def tune(
 ) -> int:
     """Tune every method equally: as many trials for each, chosen without target labels; `run --tuned` uses the choice."""
     from benchmark import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
+    from benchmark.launch.local import default_workers
+    from benchmark.spec import load_suite
 
     study = tuning.Study(
         suite, tier, target, trials, tuple(comma_list(methods)), split, seed, rule, threads, tuple(set_ or ())
@@ -60,7 +63,9 @@ def tune(
             f"rule: {study.rule.replace('_', '-')}, no target labels. Trials are kept in {folder}",
             markup=False,
         )
-    outcome = _launch(tried, folder, data_root, workers or os.cpu_count() or 1, pick_device(device), show=not json)
+    chosen = pick_device(device)
+    workers = workers or default_workers(load_suite(suite).tier(study.tier), threads, chosen)
+    outcome = _launch(tried, folder, data_root, workers, chosen, show=not json)
     if outcome.interrupted:
         return 130
     choices = tuning.choose(study, tried, folder)

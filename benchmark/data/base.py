@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -25,6 +26,14 @@ class Indexed(Protocol):
 
 
 Pixels: TypeAlias = Tensor | np.ndarray | Indexed  # np.memmap is an ndarray
+
+
+def send(x: Tensor, device: str | torch.device) -> Tensor:
+    """`x` on the device. A GPU gets it from page-locked memory: only then does the host go on to the next batch while
+    the copy waits for its turn behind the step that still runs."""
+    if torch.device(device).type == "cuda" and x.device.type == "cpu":
+        x = x.pin_memory()
+    return x.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +106,11 @@ class Preprocess:
         return self._resized(x) if raw.dtype == torch.uint8 else x
 
     def _floats(self, raw: Tensor, device: str | torch.device) -> Tensor:
-        x = raw.to(device, non_blocking=True).float()
+        x = send(raw, device).float()
         if raw.dtype != torch.uint8:
             return x
-        std = torch.tensor(self.std, device=device).view(3, 1, 1)
-        mean = torch.tensor(self.mean, device=device).view(3, 1, 1)
-        return x.mul_(1 / (255 * std)).sub_(mean / std)
+        factor, offset = _affine(self.mean, self.std, torch.device(device))
+        return x.mul_(factor).sub_(offset)
 
     def _resized(self, x: Tensor) -> Tensor:
         if self.size is None or x.shape[-2:] == (self.size, self.size):
@@ -121,9 +129,16 @@ class Preprocess:
         return theta
 
 
+@lru_cache(maxsize=8)
+def _affine(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """(factor, offset), each (3, 1, 1): (pixels/255 − mean) / std = factor · pixels − offset. Sent to the device once."""
+    m, s = (torch.tensor(v).view(3, 1, 1) for v in (mean, std))
+    return send(1 / (255 * s), device), send(m / s, device)
+
+
 def _resample(x: Tensor, theta: Tensor, size: int) -> Tensor:
     """Flip, crop, shift and resize the whole batch in one pass; what lies outside repeats the border."""
-    grid = F.affine_grid(theta.to(x.device), [len(x), x.shape[1], size, size], align_corners=False)
+    grid = F.affine_grid(send(theta, x.device), [len(x), x.shape[1], size, size], align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 

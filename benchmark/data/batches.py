@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from benchmark.data.base import ImageSet, Preprocess
+from benchmark.data.base import ImageSet, Preprocess, send
 from benchmark.networks import seed_of
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch
 
@@ -69,7 +69,7 @@ class Stream:
         """(B,) labels of batch t; an error for the target."""
         if self._labels is None:
             raise PermissionError("the target has no labels in training")
-        return self._labels[batch_index(len(self._pool), self._size, self._domain, self._seed, t)].to(self._device)
+        return send(self._labels[batch_index(len(self._pool), self._size, self._domain, self._seed, t)], self._device)
 
     def labeled(self, t: int) -> LabeledBatch:
         """Batch t of a source."""
@@ -102,4 +102,4 @@ class Pass(FullPass):
             if s._labels is None:
                 yield UnlabeledBatch(images)
             else:
-                yield LabeledBatch(images, s._labels[places].to(s._device))
+                yield LabeledBatch(images, send(s._labels[places], s._device))

@@ -25,7 +25,11 @@ from benchmark.errors import UserError
 from benchmark.failure import reason_of, write_failure
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
-from benchmark.spec import RunSpec
+from benchmark.spec import RunSpec, TierSettings, resolve
+from benchmark.speed import needs_compiler
+
+SHARED = 4  # small runs on one GPU: each leaves most of it idle, waiting for Python
+SMALL = 32  # pixels: the digits' side
 
 
 @dataclass
@@ -58,6 +62,16 @@ class _Worker:
     stopping: bool = False
 
 
+def default_workers(settings: TierSettings, threads: int, device: str) -> int:
+    """Runs at the same time: the cores divided by the threads of a run; on a GPU a few small ones, or one that fills it."""
+    from benchmark.data.decoded import cores
+
+    fit = max(1, cores() // threads)
+    if device.startswith("cuda"):
+        return min(fit, SHARED if settings.network.image_size <= SMALL else 1)
+    return fit
+
+
 def launch(
     specs: Sequence[RunSpec],
     *,
@@ -69,6 +83,8 @@ def launch(
     watch: Callable[[Event], None] = lambda event: None,
 ) -> Outcome:
     """Execute all specs on at most `workers` processes. Ctrl-C lets each worker save itself, then stops."""
+    if any(resolve(spec).settings.compile for spec in specs):
+        needs_compiler(device.partition(":")[0])
     pool = Pool(list(specs), results=results, data_root=data_root, device=device, fail_fast=fail_fast, watch=watch)
     return pool.run(min(workers, len(specs)))
 
