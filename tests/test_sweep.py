@@ -165,3 +165,15 @@ def test_status_answers_without_waiting_for_torch(tmp_path: Path):
     assert "No run in" in done.stdout
     assert "typer" in imported
     assert not imported & {"torch", "pandas", "numpy"}
+
+
+def test_time_left_follows_the_pace_that_is_seen():
+    from benchmark.cli.session import Watch
+    from benchmark.launch.local import Event
+    from tests.tiny import tiny
+
+    specs = [tiny(seed=seed) for seed in range(4)]
+    watch = Watch(specs, {s.run_id: (10.0, "assumed") for s in specs}, workers=1, show=False)
+    assert watch._left() == "40 s"
+    watch(Event("beat", 0, specs[0], {"update": 5, "total": 10, "seconds": 20.0}))  # four times as slow as expected
+    assert watch._left() == "2 min"  # 20 s of this run, 40 s of each of the others
