@@ -101,7 +101,7 @@ def write_json(path: Path, document: Any, *, durable: bool = True) -> None:
     write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n", durable=durable)
 
 
-def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
+def read_bytes(path: Path | str, largest: int = LARGEST) -> bytes:
     """The content of a plain file of at most `largest` bytes; an OSError otherwise, never a wait."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -113,7 +113,7 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
         return file.read()
 
 
-def read_json(path: Path) -> Any | None:
+def read_json(path: Path | str) -> Any | None:
     """The document, or None when the file is absent, torn, or nothing that this suite can have written."""
     try:
         return json.loads(read_bytes(path).decode("utf-8"), parse_constant=_refuse)
@@ -121,7 +121,7 @@ def read_json(path: Path) -> Any | None:
         return None
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path | str) -> dict[str, Any]:
     """The JSON object of a file, or {} when there is none: for small notes whose absence means nothing."""
     document = read_json(path)
     return document if isinstance(document, dict) else {}

@@ -282,5 +282,5 @@ def estimate(specs: Sequence[RunSpec], frame: pd.DataFrame) -> list[tuple[float,
 def states(specs: Sequence[RunSpec], results: Path, frame: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
     """run_id → (status, reason) of each spec, as the disk says it: absent, running, interrupted, failed, done."""
     frame = records.load(results) if frame is None else frame
-    known = {r.run_id: (r.status, r.reason or "") for r in frame[["run_id", "status", "reason"]].itertuples()}
+    known = dict(zip(frame["run_id"], zip(frame["status"], frame["reason"].fillna(""), strict=True), strict=True))
     return {spec.run_id: known.get(spec.run_id, ("absent", "")) for spec in specs}

@@ -33,8 +33,17 @@ COLUMNS = [
     "seed", "status", "last", "source_val", "unsup", "oracle", "updates", "seconds",
     "images_per_s", "commit", "data_fingerprint", "sources", "title", "revision", "protocol", "tuned",
     "threads", "overrides", "passes", "cpu_seconds", "peak_memory_mb", "reason", "path", "generated",
-    "note", "dirty", "warnings", "eval_points", "weights",
+    "note", "dirty", "warnings", "eval_points", "weights", "final_unsup", "a_zero",
 ]  # fmt: skip
+WHOLE = ("seed", "updates", "protocol", "threads", "eval_points")
+YES_NO = ("dirty", "a_zero")
+REAL = (*RULES, "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb", "final_unsup")
+TYPES = {
+    **dict.fromkeys([*(c for c in COLUMNS if c != "path"), "stamp", "place"], "str"),
+    **dict.fromkeys(WHOLE, "Int64"),
+    **dict.fromkeys(YES_NO, "boolean"),
+    **dict.fromkeys(REAL, "float64"),
+}
 HASHED = "record"
 SEALED = {"spec": "spec.json", "curve": "curve.jsonl", "artifacts": "artifacts.npz"}  # `hashes` of a record
 INDEX_FROM = 50  # runs; a smaller tree is read at once
@@ -157,6 +166,15 @@ def read_curve(directory: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def final_unsup(directory: Path) -> float:
+    """H(mean p) − mean H(p) at the last evaluation point of a finished run; NaN when its curve does not say it."""
+    try:
+        row = json.loads(read_bytes(directory / "curve.jsonl").rstrip(b"\n").rpartition(b"\n")[2])
+    except (OSError, ValueError, RecursionError):
+        return float("nan")
+    return float("nan") if schema.row_fault(row) else float(row["unsup"])
+
+
 def write_curve(directory: Path, rows: list[dict[str, Any]]) -> None:
     """Replace the curve, atomically: it is a few kilobytes."""
     write_text(directory / "curve.jsonl", "".join(canonical_json(r) + "\n" for r in rows))
@@ -185,31 +203,51 @@ def load(root: str | Path) -> pd.DataFrame:
     """All runs below `root`, a row a run; accuracies in percent. Runs that are not done have a status and a reason."""
     root = Path(root)
     index = _read_index(root)
-    rows, changed = [], False
+    known = dict(zip(index["place"], enumerate(index["stamp"]), strict=True))
+    order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
+    fresh: list[dict[str, Any]] = []
     for entry in run_directories(root):
-        stamp = _stamp(entry.path)
-        known = index.get(entry.path[len(str(root)) + 1 :])
-        if known is not None and known["stamp"] == stamp and known["status"] in ("done", "damaged"):
-            rows.append(known)
-            continue
-        row = _row(Path(entry.path))
-        if row is None:
-            continue
-        changed = changed or row["status"] in ("done", "damaged")
-        rows.append({**row, "stamp": stamp, "place": entry.path[len(str(root)) + 1 :]})
-    if (changed or len(index) > len(rows)) and len(rows) >= INDEX_FROM:
-        _write_index(root, rows)
-    frame = pd.DataFrame(rows, columns=[*COLUMNS, "place"])
-    frame["path"] = str(root) + os.sep + frame["place"].astype(str)
-    return frame.drop(columns="place")
+        place, stamp = entry.path[len(str(root)) + 1 :], _stamp(entry.path)
+        position, then = known.get(place, (0, ""))
+        if stamp and stamp == then:
+            order.append(position)
+        elif row := _row(Path(entry.path)):
+            order.append(len(index) + len(fresh))
+            fresh.append({**row, "stamp": stamp, "place": place})
+    frame = (pd.concat([index, _typed(fresh)]) if fresh else index).iloc[order].reset_index(drop=True)
+    if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
+        _write_index(root, frame[frame["status"] == "done"])
+    frame["path"] = str(root) + os.sep + frame["place"]
+    return _plain(frame)[COLUMNS]
+
+
+def _typed(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows as the index stores them: one type a column, whatever is missing."""
+    return pd.DataFrame(rows, columns=list(TYPES), dtype=object).astype(TYPES)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Whole numbers and switches as numpy has them; floats and objects where some are missing."""
+    for column in (*WHOLE, *YES_NO):
+        whole = "int64" if column in WHOLE else "bool"
+        some = "float64" if column in WHOLE else "object"
+        frame[column] = frame[column].astype(some if frame[column].hasnans else whole)
+    return frame
 
 
 def _stamp(directory: str) -> str:
+    """Changes when a file changes that the row of a finished run is made from; empty without a record."""
+    record = _file_stamp(f"{directory}/record.json")
+    return record and f"{record} {_file_stamp(f'{directory}/curve.jsonl')}"
+
+
+def _file_stamp(path: str) -> str:
+    """The inode's own clock is in it: a file that was given back its old date is still another one."""
     try:
-        stat = os.stat(f"{directory}/record.json")
+        s = os.stat(path)
     except OSError:
         return ""
-    return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
+    return f"{s.st_mtime_ns}:{s.st_ctime_ns}:{s.st_size}:{s.st_ino}"
 
 
 def _row(directory: Path) -> dict[str, Any] | None:
@@ -224,7 +262,7 @@ def _row(directory: Path) -> dict[str, Any] | None:
     except UserError as error:
         return {**row, "status": "damaged", "reason": str(error)}
     if record is not None:
-        return record_row(record.document)
+        return {**record_row(record.document), "final_unsup": final_unsup(directory)}
     if not os.path.lexists(directory / "spec.json"):
         return None
     if fault:
@@ -254,6 +292,7 @@ def _spec_row(spec: Mapping[str, Any], run_id: str) -> dict[str, Any]:
 def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a finished run."""
     cost, provenance, data = document["cost"], document["provenance"], document["data"]
+    zero = document.get("diagnostics", {}).get("a_zero_whole_run")
     row = _spec_row(document["spec"], document["run_id"])
     row.update({rule: float(document["accuracy"][rule]) for rule in RULES})
     for key in ("updates", "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb"):
@@ -271,6 +310,7 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
         warnings=json.dumps(document.get("warnings") or []),
         eval_points=cost.get("eval_points"),
         weights=document.get("weights"),
+        a_zero=None if zero is None else bool(zero),
     )
     return row
 
@@ -283,21 +323,20 @@ def _index_path(root: Path) -> Path:
     return cache / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]}.parquet"
 
 
-def _read_index(root: Path) -> dict[str, dict[str, Any]]:
-    try:
+def _read_index(root: Path) -> pd.DataFrame:
+    """Finished runs as they were last seen; a row counts as long as its stamp is that of the files."""
+    with contextlib.suppress(Exception):  # a convenience: absent, torn or of another version, it is made anew
         frame = pd.read_parquet(_index_path(root))
-        if set(frame.columns) != {*COLUMNS, "stamp", "place"}:
-            return {}
-        return {row["place"]: row for row in frame.astype(object).where(frame.notna(), None).to_dict("records")}
-    except Exception:  # the index is a convenience: absent, torn or of another version, it is made anew
-        return {}
+        if frame.dtypes.astype(str).to_dict() == TYPES:
+            return frame
+    return _typed([])
 
 
-def _write_index(root: Path, rows: list[dict[str, Any]]) -> None:
+def _write_index(root: Path, frame: pd.DataFrame) -> None:
+    """Replaced as a whole: of several processes the last one stands, and what it lacks is read again."""
     path = _index_path(root)
-    frame = pd.DataFrame([r for r in rows if r["status"] in ("done", "damaged")], columns=[*COLUMNS, "stamp", "place"])
     with contextlib.suppress(OSError), replacing(path, durable=False) as temporary:
-        frame.to_parquet(temporary)
+        frame.to_parquet(temporary, index=False)
     with contextlib.suppress(OSError):
         for old in path.parent.glob("*.parquet"):  # of trees that nobody has looked at for long
             if time.time() - old.stat().st_mtime > 30 * 86400:

@@ -14,13 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from benchmark.errors import UserError, unknown
 from benchmark.files import is_plain, read_toml
-from methods.contract import BUILT_IN, HParams, Method, build_hparams, load_method, method_revision
+from methods import BUILT_IN
+
+if TYPE_CHECKING:  # only what needs the class of a method imports it, and torch with it: reading records does not
+    from methods.contract import HParams, Method
 
 SUITES = Path(__file__).parent / "suites"
 STANDARDS = ("multi-source", "combined", "single-best", "upper-bound")
@@ -92,8 +95,8 @@ class TierSettings(_Strict):
     augment: bool = False
     batch_norm: Literal["per-domain", "pooled"] = "per-domain"
     stage_budget: Literal["shared", "full"] = "shared"
-    amp: bool = False
-    compile: bool = False
+    amp: bool = False  # training in bfloat16 where autocast finds it safe; other numbers, so another run
+    compile: bool = False  # training passes through torch.compile: rounds differently, so another run
     options: dict[str, str] = {}  # what the data reader wants to know (PACS reading, DomainNet lists)
     seconds_per_update: float = Field(
         default=0.0, ge=0
@@ -202,6 +205,8 @@ class RunSpec:
         put(self, "overrides", tuple(sorted((str(k), v) for k, v in pairs)))
         put(self, "split", self.split or suite.default_split)
         if not self.standard:
+            from methods.contract import load_method
+
             put(self, "standard", load_method(self.method).standards[0])
         sources = tuple(self.sources)
         if not sources:
@@ -254,6 +259,8 @@ class Resolved:
 
     def identity(self) -> dict[str, Any]:
         """What the run's identity is made of."""
+        from methods.contract import method_revision
+
         spec = self.spec.to_json()
         if ".py:" in self.spec.method:
             spec["method"] = "file:" + self.spec.method.rpartition(":")[2]
@@ -299,6 +306,8 @@ def resolve_hparams(
     suite: Suite, settings: TierSettings, cls: type[Method], spec: RunSpec, own: Mapping[str, Any]
 ) -> HParams:
     """HParams default < suite < tier < preset < tuned and `--set` (which stand in the overrides in that order)."""
+    from methods.contract import build_hparams
+
     fields = [f.name for f in dataclasses.fields(cls.HParams)]
     for key in own:
         if key not in fields:
@@ -337,6 +346,8 @@ def override_settings(settings: TierSettings, changes: Mapping[str, Any]) -> Tie
 
 def method_class(name: str) -> type[Method]:
     """The class of a method name; the nearest allowed name in the error."""
+    from methods.contract import load_method
+
     if ".py:" not in name and name not in [n for n, _, _ in BUILT_IN]:
         raise unknown("method", name, [n for n, _, _ in BUILT_IN], "A method of your own: path/file.py:Class")
     return load_method(name)

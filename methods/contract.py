@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from methods import BUILT_IN as BUILT_IN
+
 if TYPE_CHECKING:
     from benchmark.task import Task
 
@@ -210,23 +212,6 @@ def frozen(module: nn.Module) -> Iterator[None]:
 
 class MethodError(ValueError):
     """A method name, preset or hyper-parameter that does not exist. The message is meant for the user."""
-
-
-BUILT_IN = (
-    ("source-only", "methods.source_only", "SourceOnly"),
-    ("dan", "methods.dan", "DAN"),
-    ("dann", "methods.dann", "DANN"),
-    ("coral", "methods.coral", "CORAL"),
-    ("adda", "methods.adda", "ADDA"),
-    ("mcd", "methods.mcd", "MCD"),
-    ("jan", "methods.jan", "JAN"),
-    ("rtn", "methods.rtn", "RTN"),
-    ("mdan", "methods.mdan", "MDAN"),
-    ("mdda", "methods.mdda", "MDDA"),
-    ("dctn", "methods.dctn", "DCTN"),
-    ("m3sda", "methods.m3sda", "M3SDA"),
-    ("tsvdnet", "tsvdnet.method", "TSVDNet"),
-)
 
 
 def registry() -> dict[str, type[Method]]:

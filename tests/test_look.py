@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,16 @@ def test_table_writes_every_form(results: Path, tmp_path: Path, capsys: pytest.C
 def test_table_gives_json(results: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["table", "--results", str(results), "--kind", "selection", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "selection"
+
+
+@pytest.mark.parametrize("verb", [["table"], ["report", "--no-sheets"], ["export", "--format", "csv"]])
+def test_reading_records_does_not_wait_for_torch(results: Path, tmp_path: Path, verb: list[str]):
+    command = [sys.executable, "-X", "importtime", "-m", "benchmark", *verb, "--results", str(results)]
+    command += ["--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "pandas" in imported
+    assert "torch" not in imported
 
 
 def test_averages_and_verdicts_need_no_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +16,8 @@ from benchmark import records
 from benchmark.errors import UserError
 from benchmark.run import execute
 from benchmark.selection import accuracies, normalise, select
+from benchmark.spec import canonical_json
+from tests.synthetic import write_run, write_study
 from tests.tiny import tiny
 
 PROMISED = [
@@ -62,14 +68,67 @@ def test_the_index_answers_like_the_files_and_follows_them(
     monkeypatch.setattr(records, "INDEX_FROM", 1)
     pd.testing.assert_frame_equal(records.load(study), cold)
     (index,) = tmp_path.rglob("*.parquet")
-    pd.testing.assert_frame_equal(records.load(study), cold)
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "read", lambda directory: pytest.fail(f"{directory} is read again"))
+        pd.testing.assert_frame_equal(records.load(study), cold)
     index.write_bytes(b"torn")
     pd.testing.assert_frame_equal(records.load(study), cold)
 
 
-def test_a_record_that_was_changed_after_the_run_is_found(study: Path, tmp_path: Path) -> None:
-    import shutil
+def test_the_warm_index_sees_what_was_changed_removed_and_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(records, "INDEX_FROM", 1)
+    root = tmp_path / "runs"
+    changed, removed, recurved, damaged, _ = (write_run(root, target="mm", seed=seed) for seed in range(5))
+    write_run(root, seed=5, status="failed")
 
+    def agrees() -> pd.DataFrame:
+        """What the warm index says is what a cold reading says, row by row and type by type."""
+        warm = records.load(root)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+        shutil.rmtree(tmp_path / "elsewhere", ignore_errors=True)
+        pd.testing.assert_frame_equal(warm, records.load(root))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        return warm.set_index("run_id")
+
+    agrees()
+    before = os.stat(changed / "record.json")
+    document = json.loads((changed / "record.json").read_text())
+    document["accuracy"]["last"] = 12.5
+    document["hashes"]["record"] = records.document_hash(document)
+    (changed / "record.json").write_text(json.dumps(document))
+    os.utime(changed / "record.json", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copying tool may do
+    (recurved / "curve.jsonl").write_text(
+        canonical_json({"update": 1, "target": 5.0, "source_val": 5.0, "unsup": 7.25})
+    )
+    (damaged / "record.json").write_text("torn")
+    shutil.rmtree(removed)
+    added = write_run(root, target="up", seed=9)
+    frame = agrees()
+    assert frame.loc[changed.name, "last"] == 12.5
+    assert frame.loc[recurved.name, "final_unsup"] == 7.25
+    assert frame.loc[damaged.name, "status"] == "damaged"
+    assert removed.name not in frame.index
+    assert added.name in frame.index
+    assert len(frame) == 6
+
+
+def test_processes_that_write_the_index_at_once_leave_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_study(tmp_path / "runs", ["dann", "tsvdnet"], seeds=range(6))
+    load = f"from benchmark import records; print(len(records.load({str(tmp_path / 'runs')!r})))"
+    started = [subprocess.Popen([sys.executable, "-c", load], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate(timeout=120)[0].strip() for process in started] == ["60"] * 3
+    (index,) = (tmp_path / "cache").rglob("*.parquet")
+    assert len(pd.read_parquet(index)) == 60
+    assert [p for p in index.parent.iterdir() if p != index] == []  # nothing half-written stays
+
+
+def test_a_record_that_was_changed_after_the_run_is_found(study: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(study, copy)
     path = next(copy.glob("*/*/*/record.json"))

@@ -63,7 +63,10 @@ def duration(seconds: float) -> str:
 
 
 # Verbs that people type while they wait: only their module is imported, since torch alone takes seconds.
-_QUICK = {"status": "cluster", "logs": "cluster", "cancel": "cluster"}
+_QUICK = {
+    **dict.fromkeys(("status", "logs", "cancel"), "cluster"),
+    **dict.fromkeys(("table", "figure", "report", "export"), "look"),
+}
 
 
 def _modules() -> tuple[str, ...]:

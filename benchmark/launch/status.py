@@ -64,7 +64,7 @@ class _Look:
 
     def __init__(self, results: Path) -> None:
         self.results = results
-        self.directories = {entry.name: Path(entry.path) for entry in _run_directories(results)}
+        self.directories = {entry.name: entry.path for entry in _run_directories(results)}  # no Path: there are many
         self.submitted = latest(results)
         asked = bool(self.submitted) and slurm.available()
         self.queue = slurm.queue() if asked else None
@@ -80,7 +80,7 @@ class _Look:
         gone = set()
         for run, (_, job) in self.submitted.items():
             folder = self.directories.get(run)
-            silent = folder is None or not ((folder / "record.json").exists() or (folder / "failure.json").exists())
+            silent = not (_holds(folder, "record.json") or _holds(folder, "failure.json"))
             if silent and self.queue is not None and job not in self.queue:
                 gone.add(job)
         return slurm.ended(gone)
@@ -91,7 +91,7 @@ class _Look:
         spec = self._spec(run, folder, submission)
         beat = _document(folder, "heartbeat.json")
         claim = _document(folder, "claim.json")
-        state, reason = self._judge(run, folder, submission, job, claim, beat)
+        state, reason = self._judge(folder, submission, job, claim, beat)
         task = (self.queue or {}).get(job)
         total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
         left = None
@@ -112,26 +112,25 @@ class _Look:
             restarts=max(whole_number(claim.get("restarts")), whole_number(beat.get("restarts"))),
             job=job,
             reason=reason,
-            path=str(folder or ""),
+            path=folder or "",
         )
 
-    def _spec(self, run: str, folder: Path | None, submission: Submission | None) -> dict[str, Any]:
+    def _spec(self, run: str, folder: str | None, submission: Submission | None) -> dict[str, Any]:
         return _document(folder, "spec.json") or (submission.specs.get(run, {}) if submission else {})
 
     def _judge(
         self,
-        run: str,
-        folder: Path | None,
+        folder: str | None,
         submission: Submission | None,
         job: str,
         claim: dict[str, Any],
         beat: dict[str, Any],
     ) -> tuple[str, str]:
         """(state, reason), by the table at the top of this file."""
-        if folder is not None and (folder / "record.json").exists():
+        if _holds(folder, "record.json"):
             return "done", ""
         task = (self.queue or {}).get(job)
-        if folder is not None and claim and self._alive(claim, folder / "claim.json", task):
+        if folder is not None and claim and self._alive(claim, Path(folder, "claim.json"), task):
             return "running", ""
         failure = _document(folder, "failure.json")
         if task is not None and number(failure.get("time")) < (submission.time if submission else 0):
@@ -143,7 +142,7 @@ class _Look:
             return self._without_a_word(submission, job, beat)
         if submission is not None and self.queue is None and not (claim or beat):
             return "queued", f"job {job}: the queue does not answer"
-        if folder is not None and (claim or beat or (folder / "spec.json").exists()):
+        if claim or beat or _holds(folder, "spec.json"):
             return "interrupted", f"job {job} ended" if submission and self.queue is not None else ""
         return "absent", f"job {job} ended before this run began" if submission and self.queue is not None else ""
 
@@ -185,8 +184,12 @@ def _folders(path: str | Path) -> list[os.DirEntry[str]]:
     return sorted(found, key=lambda e: e.name)
 
 
-def _document(folder: Path | None, name: str) -> dict[str, Any]:
-    return read_object(folder / name) if folder is not None else {}
+def _document(folder: str | None, name: str) -> dict[str, Any]:
+    return read_object(f"{folder}/{name}") if folder is not None else {}
+
+
+def _holds(folder: str | None, name: str) -> bool:
+    return folder is not None and os.path.exists(f"{folder}/{name}")
 
 
 def _name(spec: dict[str, Any]) -> str:

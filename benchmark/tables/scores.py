@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,9 @@ import pandas as pd
 
 from benchmark import stats
 from benchmark.errors import UserError
-from benchmark.files import read_json
 from benchmark.tables.condition import Condition
 from benchmark.tables.table import Cell, Row, words
-from methods.contract import BUILT_IN, load_method
+from methods import BUILT_IN
 
 BLOCKS = {
     "single-best": "Single-Best (oracle choice of the source)",
@@ -80,7 +78,7 @@ class Entry:
     def scores(self, rule: str) -> pd.DataFrame:
         """Finished runs: seed, target, score (and sources)."""
         if rule not in self._scores:
-            kept = self.done[["run_id", "seed", "target", "sources", "path"]]
+            kept = self.done[["run_id", "seed", "target", "sources", "final_unsup"]]
             self._scores[rule] = kept.assign(score=self.done[rule].astype(float))
         return self._scores[rule]
 
@@ -145,6 +143,8 @@ def newest(revisions: pd.Series) -> str:
 def _title(method: str) -> str:
     """The title of a method of which no run is done."""
     with contextlib.suppress(Exception):  # a user's file may be gone; its name still stands
+        from methods.contract import load_method
+
         return load_method(method).title or method
     return method.rpartition(":")[2]
 
@@ -259,11 +259,7 @@ def choose_source(entry: Entry, condition: Condition, label_free: bool) -> tuple
     choice for all seeds, never the maximum per seed.
     """
     scores = entry.scores(condition.selection)
-    if label_free:
-        scores = scores.assign(merit=[unsupervised_score(p) for p in scores["path"]])
-    else:
-        scores = scores.assign(merit=scores["score"])
-    merit = scores.groupby(["target", "sources"])["merit"].mean().dropna().to_dict()
+    merit = scores.groupby(["target", "sources"])["final_unsup" if label_free else "score"].mean().dropna().to_dict()
     order = {domain: i for i, domain in enumerate(condition.targets)}
     chosen: dict[str, str] = {}
     for target, source in sorted(merit, key=lambda pair: order.get(pair[1], len(order))):  # equals: the first column
@@ -281,17 +277,6 @@ def candidates(entry: Entry, condition: Condition) -> str:
     wanted = len(condition.targets) - 1
     few = [f"{condition.label(str(t))}: {n}" for t, n in have.items() if n < wanted]
     return f"The single best is chosen among fewer than {wanted} sources for {', '.join(few)}." if few else ""
-
-
-def unsupervised_score(path: str) -> float:
-    """H(mean p) − mean H(p) at the last evaluation point of a run, from its curve."""
-    try:
-        with open(f"{path}/curve.jsonl", "rb") as file:  # thousands of them: no Path objects
-            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
-        value = json.loads(last).get("unsup")
-    except (OSError, ValueError):
-        return float("nan")
-    return float(value) if isinstance(value, int | float) else float("nan")
 
 
 # -- what a reader must know about a row ------------------------------------------------------------------------------
@@ -319,15 +304,8 @@ def zero_tensor_runs(entry: Entry) -> tuple[int, int]:
     """Runs whose diagnostics say that A was zero throughout, and runs that say anything about it."""
     if entry.method != "tsvdnet":
         return 0, 0
-    said = [s for s in (diagnostics(str(p)).get("a_zero_whole_run") for p in entry.done["path"]) if s is not None]
-    return int(np.sum([bool(s) for s in said])), len(said)
-
-
-def diagnostics(path: str) -> dict[str, Any]:
-    """The method's own diagnostics of a finished run."""
-    document = read_json(Path(path) / "record.json")
-    found = document.get("diagnostics") if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
+    said = entry.done["a_zero"].dropna()
+    return int(said.sum()), len(said)
 
 
 def shortened(text: str, limit: int = 160) -> str:
