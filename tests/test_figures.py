@@ -111,7 +111,7 @@ def test_refusals_say_what_to_run(tmp_path: Path, frame: pd.DataFrame):
         figures.draw("tnn", frame, "digits", target="mt")
     with pytest.raises(UserError, match="There is no seed that all shown rows have run"):
         figures.draw("similarity", frame, "digits", seed=9)
-    with pytest.raises(UserError, match="--methods does not go with --kind cost: leave it out. It goes with tsne"):
+    with pytest.raises(UserError, match="--methods does not go with --kind cost: leave it out"):
         figures.draw("cost", frame, "digits", methods=["tsvdnet"])
     with pytest.raises(UserError, match="--methods tsvdnet:e,tsvdnet"):
         figures.draw("tnn", frame, "digits", methods=["tsvdnet"])
