@@ -37,8 +37,11 @@ test: lint ## the whole test suite with coverage (what CI runs)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm and not perf and not soak" \
 		--cov --cov-report=term:skip-covered --cov-fail-under=90
 
-bench: setup ## speed, side by side, as ratios
-	@$(BIN)/python -m pytest -m perf tests/perf --benchmark-columns=median,ops -s
+bench: setup ## speed, side by side, as ratios beside the stored ones (.benchmarks/ratios.txt)
+	@$(BIN)/python -m pytest -m perf tests/perf --benchmark-columns=median,ops
+
+baseline: setup ## keep the ratios of the last make bench as the stored ones
+	@$(BIN)/python -m tests.perf.pairs
 
 soak: setup ## endurance: the long proofs
 	@$(BIN)/python -m pytest -m soak -s
@@ -48,4 +51,4 @@ clean: ## remove the environment and caches (records stay)
 
 -include slurm/Makefile.inc
 
-.PHONY: help setup digits pacs domainnet lint test bench soak clean
+.PHONY: help setup digits pacs domainnet lint test bench baseline soak clean

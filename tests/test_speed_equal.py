@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -43,12 +44,24 @@ def loss_of(features: list[torch.Tensor], head: nn.Module, labels: list[torch.Te
     )
 
 
-def test_fused_and_separate_passes_agree_to_1e_10_after_50_steps_in_double_precision() -> None:
-    task, fast, head, slow, slow_head = models(torch.float64)
+def largest(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> float:
+    """The largest difference of any two entries."""
+    return max(float((p.double() - q.double()).abs().max()) for p, q in zip(ours, theirs, strict=True))
+
+
+def relative(ours: Iterable[torch.Tensor], theirs: Iterable[torch.Tensor]) -> float:
+    """‖ours − theirs‖ / ‖theirs‖ of all entries together."""
+    a, b = (torch.cat([x.double().flatten() for x in side]) for side in (ours, theirs))
+    return float((a - b).norm() / b.norm())
+
+
+def after_steps(steps: int, dtype: torch.dtype) -> tuple[float, float]:
+    """Largest difference of (the last loss, weights and running statistics) between fused and separate passes."""
+    task, fast, head, slow, slow_head = models(dtype)
     ours = [task.optimiser(fast, "extractor"), task.optimiser(head, "classifier")]
     theirs = [torch.optim.Adam(m.parameters(), lr=5e-4, weight_decay=5e-4, foreach=False) for m in (slow, slow_head)]
-    for t in range(50):
-        images, labels = batch(t, torch.float64)
+    for t in range(steps):
+        images, labels = batch(t, dtype)
         a = loss_of(task.forward_domains(images, fast), head, labels)
         b = loss_of([slow(x) for x in images], slow_head, labels)
         for loss, optimisers in ((a, ours), (b, theirs)):
@@ -57,21 +70,37 @@ def test_fused_and_separate_passes_agree_to_1e_10_after_50_steps_in_double_preci
             loss.backward()
             for o in optimisers:
                 o.step()
-    assert abs(float((a - b).detach())) < 1e-10
-    for (name, p), q in zip(fast.state_dict().items(), slow.state_dict().values(), strict=True):
-        assert torch.allclose(p, q, rtol=0, atol=1e-10), name
+    state = largest(
+        [*fast.state_dict().values(), *head.state_dict().values()],
+        [*slow.state_dict().values(), *slow_head.state_dict().values()],
+    )
+    return abs(float((a - b).detach())), state
 
 
-def test_fused_and_separate_passes_agree_in_single_precision_at_the_first_step() -> None:
-    task, fast, head, slow, slow_head = models(torch.float32)
-    images, labels = batch(0, torch.float32)
+def first_gradients(dtype: torch.dtype) -> tuple[float, list[torch.Tensor], list[torch.Tensor]]:
+    """(difference of the loss, gradients of the fused pass, gradients of separate passes) at the first step."""
+    task, fast, head, slow, slow_head = models(dtype)
+    images, labels = batch(0, dtype)
     a = loss_of(task.forward_domains(images, fast), head, labels)
     b = loss_of([slow(x) for x in images], slow_head, labels)
     a.backward()
     b.backward()
-    assert abs(float((a - b).detach())) < 1e-5
-    for p, q in zip(fast.parameters(), slow.parameters(), strict=True):
-        assert torch.allclose(p.grad, q.grad, rtol=1e-4, atol=1e-5)
+    ours, theirs = ([p.grad for m in pair for p in m.parameters()] for pair in ((fast, head), (slow, slow_head)))
+    return abs(float((a - b).detach())), ours, theirs
+
+
+def test_fused_and_separate_passes_agree_to_1e_10_after_50_steps_in_double_precision() -> None:
+    loss, state = after_steps(50, torch.float64)
+    assert loss < 1e-10
+    assert state < 1e-10
+
+
+def test_fused_and_separate_passes_agree_in_single_precision_at_the_first_step() -> None:
+    loss, ours, theirs = first_gradients(torch.float32)
+    assert loss < 1e-5
+    for p, q in zip(ours, theirs, strict=True):
+        assert torch.allclose(p, q, rtol=1e-4, atol=1e-5)
+    assert relative(ours, theirs) < 1e-5
 
 
 def test_memory_advice_is_taken_or_left_without_an_error() -> None:
