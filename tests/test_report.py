@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmark import records, report
+from benchmark.data import fingerprint
 from benchmark.errors import UserError
 from benchmark.report.data import embed, run_data
+from benchmark.spec import load_suite
 from tests.browser import CHROMIUM, Page, browser
 from tests.synthetic import write_run, write_study
 
@@ -123,13 +125,25 @@ def test_data_holds_every_run_with_its_curve(results: Path):
     assert len(data["shared"]) < 30  # what runs share is stored once
 
 
-def test_figures_and_sheets_are_inside_the_page_with_words(results: Path, tmp_path: Path):
+def test_figures_are_inside_the_page_with_words(results: Path, tmp_path: Path):
     path = report.write(results, tmp_path / "r.html", figures=True)
     parser = Outline()
     parser.feed(path.read_text(encoding="utf-8"))
     assert len(parser.images) >= 4
     assert all(image["src"].startswith("data:image/png;base64,") for image in parser.images)
     assert all(len(image["alt"]) > 40 for image in parser.images)
+
+
+def test_a_sheet_names_the_generated_domains_and_says_when_the_runs_used_other_images(tmp_path: Path):
+    made = fingerprint(load_suite("digits"), "mini", "part")
+    for name, used in (("same", made), ("other", "0123456789abcdef")):
+        write_run(tmp_path / name, fingerprint=used)
+        page = report.write(tmp_path / name, tmp_path / f"{name}.html", sheets=True).read_text(encoding="utf-8")
+        parser = Outline()
+        parser.feed(page)
+        (sheet,) = [image for image in parser.images if image["alt"].startswith("Sample images")]
+        assert "sv*, syn*" in sheet["alt"]
+        assert ("the runs above used others" in page) == (name == "other")
 
 
 @pytest.fixture(scope="module")

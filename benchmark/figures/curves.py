@@ -104,6 +104,7 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     figure = new(5.2, 3.4)
     axis = figure.subplots()
     places: list[tuple[float, float, str]] = []
+    kinds: set[int] = set()
     for entry in s.rows_to_show(found, condition):
         average = stats.seed_averages(entry.scores(condition.selection), condition.targets)
         seconds = pd.to_numeric(entry.done["cpu_seconds"], errors="coerce").dropna()
@@ -114,15 +115,18 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
         x, y = float(seconds.mean()), float(average.mean())
         axis.errorbar(x, y, yerr=spread, color=colour(kind), marker="^sod"[kind], markersize=5, capsize=2)
         places.append((x, y, entry.label))
+        kinds.add(kind)
     if not places:
         raise UserError(f"No row of suite {condition.suite.name} has all targets and a time: there is nothing to draw.")
     axis.set(xscale="log", xlabel="CPU seconds a run", ylabel=f"average accuracy (%), selection {condition.selection}")
     for which in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
         which(ScalarFormatter())  # plain numbers instead of powers of ten
-    axis.margins(x=0.2, y=0.1)
+    axis.margins(y=0.1)
+    times = [x for x, _, _ in places]
+    axis.set_xlim(min(times) / 1.4, 2 * max(times))  # room for the names, also when all cost the same
     _labels(axis, places)
-    for kind, standard in enumerate(list(s.BLOCKS)[:3]):
-        axis.plot([], [], color=colour(kind), marker="^sod"[kind], linestyle="", label=standard)
+    for kind in sorted(kinds):
+        axis.plot([], [], color=colour(kind), marker="^sod"[kind], linestyle="", label=list(s.BLOCKS)[kind])
     axis.legend(loc="best")
     title = f"{condition.suite.title}: accuracy against time"
     alt = f"Scatter plot of average target accuracy against CPU seconds for {len(places)} rows, marked by standard."

@@ -27,7 +27,7 @@ def averages(table: Table) -> Markup:
     room = max(1.0, high - low) * 0.06
     low, high = low - room, high + room
     names = [_short(_name(r)) for _, r in rows]
-    left, right, step = 20 + int(6.8 * max(map(len, names))), 660, 22
+    left, right, step = 20 + int(9.2 * max(map(len, names))), 660, 22  # room for the larger letters of a phone
     height = step * len(rows) + 34
 
     def x(value: float) -> float:

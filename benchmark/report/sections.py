@@ -110,10 +110,10 @@ def _headline(table: tables.Table) -> str:
     if len(ranked) < 2:
         return "No average over all targets yet, or a single row: nothing is best."
     best, method = ranked[0].cells, ranked[0].cells[0].detail.partition(":")[0]
-    text = f"{best[0].words} has the highest average, {best[place].value:.1f} % (n = {best[place].n})"
+    text = f"{best[0].words} has the highest average, {best[place].value:.1f}\u00a0% (n\u00a0=\u00a0{best[place].n})"
     rival = next((r.cells for r in ranked if r.cells[0].detail.partition(":")[0] != method), None)
     if rival is not None:
-        text += f"; the next method is {rival[0].words} with {rival[place].value:.1f} %"
+        text += f"; the next method is {rival[0].words} with {rival[place].value:.1f}\u00a0%"
     untuned = any("untuned" in sentence for sentence in table.caption)
     return text + (". All rows untuned: a lead is not a finding about the methods." if untuned else ".")
 
@@ -131,8 +131,7 @@ def _figures(section: Section, runs: pd.DataFrame) -> None:
 
 def _sheet(section: Section, runs: pd.DataFrame) -> None:
     """A contact sheet of the domains that this suite generated; pictures of real data are never shown."""
-    generated = sorted({d for text in runs["generated"].dropna() for d in str(text).split(",") if d})
-    if not generated:
+    if not runs["generated"].fillna("").ne("").any():
         return
     from benchmark.data import load
     from benchmark.data.sheet import sheet
@@ -146,8 +145,12 @@ def _sheet(section: Section, runs: pd.DataFrame) -> None:
     except (UserError, OSError) as error:
         section.refused.append(("Contact sheet", str(error)))
         return
+    generated = [d.label for d in dataset.domains.values() if d.generated]
     alt = f"Sample images of the generated domains {', '.join(generated)}, one row a class."
-    section.pictures.append(Picture(f"{suite.title}, tier {section.tier}: generated images", alt, dataset.note, source))
+    caption = f"{dataset.note}."
+    if dataset.fingerprint not in set(runs["data_fingerprint"]):
+        caption += f" This version makes the images {dataset.fingerprint}; the runs above used others."
+    section.pictures.append(Picture(f"{suite.title}, tier {section.tier}: generated images", alt, caption, source))
 
 
 def _data_uri(png: bytes) -> str:
