@@ -167,8 +167,9 @@ def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(tmp_path: Path) -> None:
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell's background job has switched off
+    )  # fmt: skip
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob("digits/*/*/heartbeat.json")) and time.monotonic() < deadline:
         time.sleep(0.1)
