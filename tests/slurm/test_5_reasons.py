@@ -22,11 +22,11 @@ def test_memory_and_exceptions_are_told_apart_and_retry_runs_just_those(bench: B
     sent = bench.send(*plan, profile=packed, BENCHMARK_TEST_PACE="0.3", **world)
     assert len(sent["jobs"]) == 1, "all three share a task"
     (job,) = sent["jobs"]
+    wait_for("the second attempts", lambda: bench.logs().count(" failed at ") == 4)
     wait_for("the task to end", lambda: all(s["state"] in ("done", "failed") for s in bench.states().values()))
     found = {state["name"]: state for state in bench.states().values()}
     assert found["Trivial"]["state"] == "done", "one failing run never stops another"
     assert found["Hungry"]["state"] == found["Raises"]["state"] == "failed"
-    wait_for("the second attempts", lambda: bench.logs().count(" failed at ") == 4)
     assert "out of memory" in bench.states()[found["Hungry"]["run_id"]]["reason"]
     assert bench.states()[found["Raises"]["run_id"]]["reason"] == "ValueError: the test wants this"
     said = bench("status", expect=1)
