@@ -11,9 +11,10 @@ from pathlib import Path
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.files import replacing, write_bytes
+from benchmark.files import replacing, write_bytes, write_text
 from benchmark.spec import load_suite
 
+QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
 
 
@@ -36,6 +37,23 @@ def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path
     return render(study)
 
 
+def documents(studies: Path) -> list[Path]:
+    """The texts that may quote a published table: README.md beside the studies, and the texts among them."""
+    return [p for p in (studies.parent / "README.md", *sorted(studies.glob("*.md"))) if p.exists()]
+
+
+def quoted(text: str, root: Path) -> str:
+    """`text` with every block `<!-- from FILE --> … <!-- end -->` filled with what FILE, below `root`, holds now."""
+
+    def fill(block: re.Match[str]) -> str:
+        path = root / block[2]
+        if not path.is_file():
+            raise UserError(f"A text quotes {block[2]}, which is not there. Publish that study, or take the quote out")
+        return f"{block[1]}{path.read_text(encoding='utf-8').strip()}\n{block[3]}"
+
+    return QUOTED.sub(fill, text)
+
+
 def check_name(name: str) -> str:
     """A study's name is one plain folder name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -55,11 +73,15 @@ def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
 
 
 def render(study: Path) -> list[Path]:
-    """Write every table of a study; returns the files."""
+    """Write every table of a study, and the texts that quote them; returns the files of the study."""
     written = []
     for name, content in rendered(study).items():
         write_bytes(study / name, content)
         written.append(study / name)
+    for path in documents(study.parent):
+        text = path.read_text(encoding="utf-8")
+        if QUOTED.search(text):
+            write_text(path, quoted(text, study.parent.parent))
     return written
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.publish import rendered
+from benchmark.publish import documents, quoted, rendered
 from benchmark.run import execute
 from benchmark.spec import RunSpec
 
@@ -54,4 +54,14 @@ def published(study: Path) -> list[Finding]:
         same = path.exists() and path.read_bytes() == content
         words = "current" if same else "missing" if not path.exists() else "not what the records say"
         findings.append(Finding(str(Path(study.name) / name), same, words))
+    return findings
+
+
+def texts(studies: Path) -> list[Finding]:
+    """README.md and the texts among the studies: what they quote is what was published."""
+    findings = []
+    for path in documents(studies):
+        text = path.read_text(encoding="utf-8")
+        same = quoted(text, studies.parent) == text
+        findings.append(Finding(path.name, same, "quotes what was published" if same else "quotes other numbers"))
     return findings

@@ -20,7 +20,10 @@ STUDIES = Path("results")
 def verify(
     run: Annotated[str, typer.Argument(help="Id of a finished run, or its beginning; `random` picks one.")] = "",
     published: Annotated[
-        bool, typer.Option("--published", help="Compare every table below results/ with its records.")
+        bool,
+        typer.Option(
+            "--published", help="Compare every table below results/ with its records, and the texts that quote them."
+        ),
     ] = False,
     studies: Annotated[Path, typer.Option(help="Where the published studies are.")] = STUDIES,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
@@ -37,6 +40,7 @@ def verify(
     if published or not run:
         for study in sorted(p for p in studies.glob("*") if p.is_dir() and any(p.glob("*/*/*/record.json"))):
             findings += verification.published(study)
+        findings += verification.texts(studies) if findings else []
         if not findings and not run:
             raise UserError(
                 f"There is no published study in {studies}. Verify a run: python -m benchmark verify RUN_ID"
@@ -68,7 +72,7 @@ def publish(
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
-    """Copy the finished runs to results/NAME and render every table from them."""
+    """Copy the finished runs to results/NAME; render every table from them, and the texts that quote one."""
     from benchmark import publish as publishing
 
     files = publishing.publish(results, studies / publishing.check_name(study), artifacts=artifacts)

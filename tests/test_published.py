@@ -1,0 +1,45 @@
+"""What the project publishes is what its records say: tables, and the texts that quote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmark import publish, records, verify
+from benchmark.errors import UserError
+from tests.synthetic import write_study
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDIES = sorted(p.parents[2] for p in ROOT.glob("results/*/*/*/*/record.json"))
+
+
+@pytest.mark.parametrize("study", sorted(set(STUDIES)), ids=lambda p: p.name)
+def test_every_published_table_is_current(study: Path):
+    assert [f for f in verify.published(study) if not f.same] == []
+    assert (records.load(study)["status"] == "done").all()
+
+
+def test_the_texts_quote_what_was_published():
+    assert [f for f in verify.texts(ROOT / "results") if not f.same] == []
+
+
+def test_publishing_fills_the_texts_and_an_old_quote_is_noticed(tmp_path: Path):
+    study = tmp_path / "results" / "first"
+    name = "results/first/tables/digits-mini-comparison.md"
+    readme = tmp_path / "README.md"
+    readme.write_text(f"Before.\n<!-- from {name} -->\nold\n<!-- end -->\nAfter.\n", encoding="utf-8")
+    write_study(study, ["source-only", "dann"])
+    publish.render(study)
+    text = readme.read_text(encoding="utf-8")
+    assert (tmp_path / name).read_text(encoding="utf-8").strip() in text
+    assert text.startswith("Before.\n")
+    assert text.endswith("<!-- end -->\nAfter.\n")
+    assert verify.texts(tmp_path / "results")[0].same
+    readme.write_text(text.replace("DANN", "DANNN"), encoding="utf-8")
+    assert not verify.texts(tmp_path / "results")[0].same
+
+
+def test_a_quote_of_nothing_is_an_error(tmp_path: Path):
+    with pytest.raises(UserError, match=r"quotes results/none\.md, which is not there"):
+        publish.quoted("<!-- from results/none.md -->\n<!-- end -->", tmp_path)
