@@ -89,7 +89,9 @@ def seed_averages(scores: pd.DataFrame, targets: Sequence[str]) -> pd.Series:
     for seed, target, score in zip(scores["seed"], scores["target"], scores["score"], strict=True):
         by_seed.setdefault(seed, {})[target] = score
     whole = {seed: [found[t] for t in targets] for seed, found in by_seed.items() if all(t in found for t in targets)}
-    return pd.Series({seed: float(np.mean(values)) for seed, values in sorted(whole.items())}, dtype=float)
+    seeds = sorted(whole)
+    means = np.mean([whole[seed] for seed in seeds], axis=1) if seeds else []
+    return pd.Series(means, index=seeds, dtype=float)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

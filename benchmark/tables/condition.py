@@ -172,8 +172,8 @@ def _with_overrides(runs: pd.DataFrame) -> pd.DataFrame:
         own = {k: v for k, v in pairs.items() if not k.startswith("run.")}
         return canonical_json(own), canonical_json({k: v for k, v in pairs.items() if k.startswith("run.")})
 
-    both = runs["overrides"].fillna("{}").map(parts)
-    return runs.assign(own=both.str[0], run_settings=both.str[1])
+    both = [parts(text) for text in runs["overrides"].fillna("{}")]
+    return runs.assign(own=[own for own, _ in both], run_settings=[settings for _, settings in both])
 
 
 def _only(runs: pd.DataFrame, column: str, wanted: Any, plural: str, option: str, suite: Suite) -> pd.DataFrame:
