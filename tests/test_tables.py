@@ -59,7 +59,7 @@ def test_comparison_has_the_papers_blocks_and_column_order(frame: pd.DataFrame):
         "Single-Best", "Source Combination", "Multi-Source", "Upper bound",
     ]  # fmt: skip
     assert [c.title for c in table.columns] == [
-        "Method", "→ mm", "→ mt", "→ up", "→ sv", "→ syn*", "Avg", "w/o syn*", "Gap", "n",
+        "Method", "→ mm", "→ mt", "→ up", "→ sv", "→ syn*", "Avg", "w/o syn*", "Gap", "Passes", "CPU s", "n",
     ]  # fmt: skip
     multi = [row.cells[0].words for row in table.rows if row.block == "Multi-Source"]
     assert multi[:5] == ["Source-Only", "Source-Only:bn", "DANN", "MDDA", "M³SDA"]

@@ -59,8 +59,13 @@ def score_cells(entry: s.Entry, condition: Condition) -> dict[str, Cell]:
 
 
 def _columns(condition: Condition) -> tuple[Column, ...]:
-    gap = Column("oracle_gap", "Gap", "signed")
-    return (Column("method", "Method"), *score_columns(condition), gap, Column("seeds", "n"))
+    after = (
+        Column("oracle_gap", "Gap", "signed"),
+        Column("passes", "Passes", "number", decimals=1, printed=False),
+        Column("cpu_seconds", "CPU s", "number", decimals=0, printed=False),
+        Column("seeds", "n"),
+    )
+    return (Column("method", "Method"), *score_columns(condition), *after)
 
 
 def _row(entry: s.Entry, condition: Condition, notes: list[str], details: dict[str, str] | None = None) -> Row:
@@ -70,7 +75,8 @@ def _row(entry: s.Entry, condition: Condition, notes: list[str], details: dict[s
     for target, detail in (details or {}).items():
         cells[target] = replace(cells[target], detail=detail)
     oracle_gap = Cell(value=float(gap.mean()), n=len(gap)) if len(gap) else words("–")
-    return entry.row(*cells.values(), oracle_gap, words(s.seeds(per_target)), notes=notes)
+    cost = (s.mean(entry, "passes"), s.mean(entry, "cpu_seconds"))
+    return entry.row(*cells.values(), oracle_gap, *cost, words(s.seeds(per_target)), notes=notes)
 
 
 def _single_best(entry: s.Entry, condition: Condition) -> list[Row]:

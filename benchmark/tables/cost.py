@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from benchmark.spec import Suite
@@ -43,12 +42,6 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
 def _row(entry: s.Entry, condition: Condition) -> Row:
     done = entry.done
     hours = float(done["seconds"].astype(float).sum()) / 3600 if len(done) else float("nan")
-    numbers = [_mean(done[key]) for key in ("passes", "images_per_s", "seconds", "cpu_seconds")]
-    numbers += [hours, _mean(done["peak_memory_mb"])]
-    cells = [words("–") if np.isnan(v) else Cell(value=v) for v in numbers]
+    cells = [s.mean(entry, key) for key in ("passes", "images_per_s", "seconds", "cpu_seconds")]
+    cells += [Cell(value=hours) if len(done) else words("–"), s.mean(entry, "peak_memory_mb")]
     return entry.row(s.average(entry, condition, condition.targets), *cells, words(len(done)))
-
-
-def _mean(column: pd.Series) -> float:
-    values = pd.to_numeric(column, errors="coerce").dropna()
-    return float(values.mean()) if len(values) else float("nan")

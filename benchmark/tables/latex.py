@@ -7,7 +7,7 @@ that is too wide goes on in a further panel below, one that is too long in a fur
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmark.tables.table import Cell, Column, Row, Table, cell_text, number
 
@@ -87,6 +87,7 @@ _WRAP = 44  # characters: longer words of a text column are broken into lines
 
 def latex(table: Table) -> str:
     """The float (or floats): caption, panels, footnotes. The needed packages stand in a comment on top."""
+    table = _printed(table)
     columns = [_shape(table, j) for j in range(len(table.columns))]
     if sum(shape.width for shape in columns) > TEXT_WIDTH:  # long names in two lines leave room for the numbers
         columns[0] = _shape(table, 0, wrap=_WRAP // 2)
@@ -112,6 +113,13 @@ def latex(table: Table) -> str:
             lines.append(rf"  \par\smallskip\begin{{minipage}}{{\linewidth}}\raggedright {notes}\end{{minipage}}")
         lines.append(rf"\end{{table{star}}}")
     return "\n".join(lines) + "\n"
+
+
+def _printed(table: Table) -> Table:
+    """The table without the columns that are for the screen only."""
+    kept = [j for j, column in enumerate(table.columns) if column.printed]
+    rows = [replace(row, cells=tuple(row.cells[j] for j in kept)) for row in table.rows]
+    return replace(table, columns=tuple(table.columns[j] for j in kept), rows=tuple(rows))
 
 
 def _label(table: Table) -> str:

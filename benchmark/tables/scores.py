@@ -234,6 +234,12 @@ def average(entry: Entry, condition: Condition, targets: Sequence[str]) -> Cell:
     return cell(per_seed)
 
 
+def mean(entry: Entry, column: str) -> Cell:
+    """What the finished runs took, on average."""
+    values = pd.to_numeric(entry.done[column], errors="coerce").dropna()
+    return Cell(value=float(values.mean()), n=len(values)) if len(values) else words("–")
+
+
 def seeds(cells: Mapping[str, Cell]) -> str:
     """`5`, or `3–5` when the cells differ, or `–`."""
     counts = sorted({c.n for c in cells.values() if c.measured})

@@ -53,6 +53,7 @@ class Column:
     style: Style = "text"
     decimals: int = 2
     better: Literal["", "high", "low"] = ""  # which end is marked best
+    printed: bool = True  # False: left out of LaTeX, where a page is only so wide
 
     @property
     def numeric(self) -> bool:
