@@ -11,7 +11,7 @@ from benchmark.errors import UserError
 from tests.synthetic import write_study
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = sorted(p.parents[2] for p in ROOT.glob("results/*/*/*/*/record.json"))
+STUDIES = sorted(p.parents[3] for p in ROOT.glob("results/*/*/*/*/record.json"))
 
 
 @pytest.mark.parametrize("study", sorted(set(STUDIES)), ids=lambda p: p.name)
