@@ -83,6 +83,11 @@ def spend(*arguments: str) -> Spent:
     return found
 
 
+def least(*arguments: str) -> Spent:
+    """The cheapest of three: what is more than that is other people's use of the machine."""
+    return min((spend(*arguments) for _ in range(3)), key=lambda spent: spent.cpu)
+
+
 @dataclass(frozen=True)
 class Measured:
     """By number of runs: a table from a warm index, the status, and the first reading of everything."""
@@ -113,8 +118,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterable[Measured]:
             spent += time.process_time() - start
             found.reading[runs] = spent
             print(f"\n{runs:,} runs; read for the first time in {spent:.1f} CPU s")
-            found.table[runs] = spend("table", "--suite", "digits", "--results", str(root))
-            found.status[runs] = spend("status", "--results", str(root))
+            found.table[runs] = least("table", "--suite", "digits", "--results", str(root))
+            found.status[runs] = least("status", "--results", str(root))
             if runs == TEN_THOUSAND:
                 options = ("--no-figures", "--no-sheets", "--out", str(found.page))
                 report = spend("report", "--results", str(root), *options)
