@@ -203,7 +203,7 @@ def load(root: str | Path) -> pd.DataFrame:
     """All runs below `root`, a row a run; accuracies in percent. Runs that are not done have a status and a reason."""
     root = Path(root)
     index = _read_index(root)
-    known = dict(zip(index["place"], enumerate(index["stamp"]), strict=True))
+    known = dict(zip(index["place"].tolist(), enumerate(index["stamp"].tolist()), strict=True))
     order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
     fresh: list[dict[str, Any]] = []
     for entry in run_directories(root):

@@ -86,7 +86,8 @@ def seed_averages(scores: pd.DataFrame, targets: Sequence[str]) -> pd.Series:
     scores: rows of one configuration with the columns `seed`, `target`, `score`.
     """
     by_seed: dict[int, dict[str, float]] = {}
-    for seed, target, score in zip(scores["seed"], scores["target"], scores["score"], strict=True):
+    columns = (scores[name].tolist() for name in ("seed", "target", "score"))
+    for seed, target, score in zip(*columns, strict=True):
         by_seed.setdefault(seed, {})[target] = score
     whole = {seed: [found[t] for t in targets] for seed, found in by_seed.items() if all(t in found for t in targets)}
     seeds = sorted(whole)

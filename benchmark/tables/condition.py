@@ -172,7 +172,7 @@ def _with_overrides(runs: pd.DataFrame) -> pd.DataFrame:
         own = {k: v for k, v in pairs.items() if not k.startswith("run.")}
         return canonical_json(own), canonical_json({k: v for k, v in pairs.items() if k.startswith("run.")})
 
-    both = [parts(text) for text in runs["overrides"].fillna("{}")]
+    both = [parts(text) for text in runs["overrides"].fillna("{}").tolist()]
     return runs.assign(own=[own for own, _ in both], run_settings=[settings for _, settings in both])
 
 
@@ -242,7 +242,7 @@ def _condition(done: pd.DataFrame, suite: Suite, rule: str) -> Condition:
         return sorted({part for text in done[column].dropna().unique() for part in str(text).split(",") if part})
 
     order = {name: i for i, name in enumerate(suite.columns)}
-    splits = [s for s in ("part", "all") if s in set(done["split"])]
+    splits = [s for s in ("part", "all") if s in set(done["split"].unique())]
     notes = [str(n) for n in done["note"].dropna().unique() if n]
     return Condition(
         suite=suite,

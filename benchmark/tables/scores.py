@@ -91,13 +91,12 @@ def entries(runs: pd.DataFrame) -> list[Entry]:
         revision=_revisions(runs),
         some=_some_sources(runs),
     )
-    titles = dict(zip(runs["method"], runs["title"], strict=True))
-    titles.update({m: t for m, t in zip(runs["method"], runs["title"], strict=True) if isinstance(t, str) and t})
+    pairs = runs[["method", "title"]].drop_duplicates(keep="last").to_numpy().tolist()
+    titles = {m: t for m, t in pairs if isinstance(t, str) and t}
     found = []
     for key, part in runs.groupby(KEY, sort=False):
         method, preset, standard, split, own, tuned, revision, some = map(str, key)
-        title = titles.get(method)
-        named = title if isinstance(title, str) and title else _title(method)
+        named = titles.get(method) or _title(method)
         found.append(Entry(method, preset, standard, split, own, tuned, revision, some, named, part))
         _no_twins(found[-1])
     found.sort(key=_rank)
@@ -107,11 +106,12 @@ def entries(runs: pd.DataFrame) -> list[Entry]:
 def _some_sources(runs: pd.DataFrame) -> list[str]:
     """`mt+sv` for a run that had fewer sources than there are; empty for the usual ones and for single sources."""
     usual = runs.groupby("target")["sources"].agg(
-        lambda column: max(map(str, column), key=lambda text: text.count(","))
+        lambda column: max(map(str, column.unique()), key=lambda text: text.count(","))
     )
     several = runs["standard"].isin(["multi-source", "combined"])
     differs = several & (runs["sources"] != runs["target"].map(usual))
-    return [str(s).replace(",", "+") if d else "" for s, d in zip(runs["sources"], differs, strict=True)]
+    both = zip(runs["sources"].tolist(), differs.tolist(), strict=True)
+    return [str(s).replace(",", "+") if d else "" for s, d in both]
 
 
 def _no_twins(entry: Entry) -> None:
@@ -135,7 +135,7 @@ def _revisions(runs: pd.DataFrame) -> pd.Series:
 
 def newest(revisions: pd.Series) -> str:
     """The highest number; hashes of a user's file have no order, and the last record's stands."""
-    texts = [str(r) for r in revisions]
+    texts = [str(r) for r in revisions.tolist()]
     numbers = [int(t) for t in texts if t.isdigit()]
     return str(max(numbers)) if numbers else texts[-1]
 
@@ -214,7 +214,7 @@ def target_cells(entry: Entry, condition: Condition) -> dict[str, Cell]:
     scores = entry.scores(condition.selection)
     by_target: dict[str, list[float]] = {}
     runs: dict[str, list[str]] = {}
-    for target, score, run_id in zip(scores["target"], scores["score"], scores["run_id"], strict=True):
+    for target, score, run_id in zip(*(scores[c].tolist() for c in ("target", "score", "run_id")), strict=True):
         by_target.setdefault(target, []).append(score)
         runs.setdefault(target, []).append(str(run_id))
     lacking = [t for t in condition.targets if t not in by_target]
