@@ -25,7 +25,7 @@ def overhead(log: str) -> tuple[float, int]:
 
 def test_500_runs_in_25_tasks_with_half_a_second_of_overhead_at_most(bench: Bench):
     started = time.monotonic()
-    sent = bench.send(*PLAN, "--set", "run.eval_points=1", profile={"pack_runs": 100, "parallel": 2})
+    sent = bench.send(*PLAN, "--set", "run.eval_points=1", profile={"pack_runs": 50, "parallel": 2})
     sending = time.monotonic() - started
     assert len(sent["runs"]) == 500
     assert len(sent["jobs"]) <= 25
