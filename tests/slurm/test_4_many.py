@@ -30,6 +30,7 @@ def test_500_runs_in_25_tasks_with_half_a_second_of_overhead_at_most(bench: Benc
     assert len(sent["runs"]) == 500
     assert len(sent["jobs"]) <= 25
     wait_for("500 records", lambda: len(list(bench.results.glob("digits/mini/*/record.json"))) == 500, 1200)
+    wait_for("500 farewells", lambda: bench.logs().count(" done at ") == 500, 60)  # written right after the record
     logs = [overhead(file.read_text()) for file in bench.results.glob(".slurm/*/*.out")]
     assert sum(runs for _, runs in logs) == 500
     layer = (sum(seconds for seconds, _ in logs) + sending) / 500
