@@ -72,7 +72,9 @@ def test_a_task_goes_back_to_the_queue_only_as_often_as_the_profile_says(bench: 
     under_way(bench, run, 0.05)
     cluster.ask("scancel", "--signal=USR2", job)
     bench.becomes(run, "interrupted")
-    wait_for("the reason", lambda: "max_requeues" in bench.states()[run]["reason"], 60)  # told when the queue has let go
+    wait_for(
+        "the reason", lambda: "max_requeues" in bench.states()[run]["reason"], 60
+    )  # told when the queue has let go
 
 
 def test_the_time_limit(limited: tuple[Bench, str, Path], uninterrupted: dict):
