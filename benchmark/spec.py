@@ -102,6 +102,7 @@ class TierSettings(_Strict):
         default=0.0, ge=0
     )  # Source-Only on the reference machine; for `plan` before any run
     note: Text = ""
+    seen: Text = ""  # which values were chosen with target labels in sight; every caption says it
     hparams: dict[str, dict[str, Any]] = {}
 
 
@@ -277,7 +278,7 @@ class Resolved:
 
 def settings_json(settings: TierSettings) -> dict[str, Any]:
     """The settings that can move a number (not notes, not other methods' hyper-parameters, not speeds)."""
-    return settings.model_dump(mode="json", exclude={"note", "hparams", "seconds_per_update"})
+    return settings.model_dump(mode="json", exclude={"note", "seen", "hparams", "seconds_per_update"})
 
 
 def resolve(spec: RunSpec) -> Resolved:
@@ -333,7 +334,9 @@ def override_settings(settings: TierSettings, changes: Mapping[str, Any]) -> Tie
         *path, last = key.split(".")
         for part in path:
             place = place.get(part) if isinstance(place, dict) else None
-        allowed = [k for k, v in place.items() if k not in ("hparams", "note")] if isinstance(place, dict) else []
+        allowed = (
+            [k for k, v in place.items() if k not in ("hparams", "note", "seen")] if isinstance(place, dict) else []
+        )
         if not isinstance(place, dict) or (last not in place and path != ["options"]):
             raise unknown("setting", f"run.{key}", [f"run.{'.'.join([*path, k])}" for k in allowed])
         place[last] = value

@@ -81,6 +81,8 @@ class Condition:
             said.append(f"Settings changed for all runs: {changed}.")
         if self.tier != "paper":
             said.append(DIRECTION_ONLY.format(tier=self.tier))
+        if seen := self.suite.tier(self.tier).seen:
+            said.append(f"Chosen with target labels in sight: {seen}.")
         shown = ", ".join(c[:8] for c in self.commits[:4]) or "unknown"
         more = f" and {len(self.commits) - 4} more" if len(self.commits) > 4 else ""
         dirty = ", with local changes" if self.dirty else ""
