@@ -53,8 +53,8 @@ def execute(
     checkpoint_seconds: float | None = None,
 ) -> Record:
     """Run `spec`, or go on with it, or return its record when it is done. Paths are no part of its identity."""
-    keep_freed_memory()
     resolved = resolve(spec)
+    keep_freed_memory(resolved.settings.network.name)
     root = Path(data_root) if data_root else None
     with quiet_torch(spec.threads, device):
         dataset = data.load(resolved.suite, spec.tier, spec.split, root, resolved.settings.options)

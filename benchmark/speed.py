@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import importlib.util
 import os
 import shutil
@@ -17,17 +16,20 @@ from benchmark.errors import UserError
 _TRIM, _MMAP = -1, -3
 
 
-@functools.lru_cache(maxsize=1)
-def keep_freed_memory() -> bool:
+_KEPT_MB = {"conv3fc2": 128}  # its largest block is the gradient of the first linear layer, 100 MB
+
+
+def keep_freed_memory(network: str) -> bool:
     """Let malloc keep what a step frees for the next step.
 
     By default glibc hands every large tensor back to the kernel and gets it again, page fault by page fault: a fifth of
-    a small step. Blocks above 32 MB still go back: kept, they lie between others and cost a large run a fifth of its
-    memory. Returns whether the C library took the advice (glibc does; others are left as they are).
+    a small step, a tenth of a large one. For deep networks blocks above 32 MB still go back: kept, they lie between
+    others and cost a fifth more memory. Returns whether the C library took the advice (glibc does; others are left as
+    they are).
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
-        return bool(libc.mallopt(_MMAP, 32 << 20)) and bool(libc.mallopt(_TRIM, (1 << 31) - 1))
+        return bool(libc.mallopt(_MMAP, _KEPT_MB.get(network, 32) << 20)) and bool(libc.mallopt(_TRIM, (1 << 31) - 1))
     return False
 
 

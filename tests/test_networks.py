@@ -125,3 +125,24 @@ def test_optimiser_takes_the_groups_rate_and_the_methods_scale() -> None:
     sgd = task.optimiser(task.classifier().parameters(), "classifier", kind="sgd", lr=0.1, momentum=0.5, weight_decay=0)
     assert isinstance(sgd, torch.optim.SGD)
     assert (sgd.param_groups[0]["lr"], sgd.param_groups[0]["momentum"]) == (0.05, 0.5)
+
+
+def test_pooling_before_rectifying_and_by_domain_changes_no_bit() -> None:
+    """`NormPoolReLU` beside the papers' layers: values, gradients and running statistics are the same to the last bit, also
+    where all of a window is below zero and where its maximum is there twice."""
+    torch.manual_seed(0)
+    x = torch.randn(6, 4, 32, 32).round(decimals=1).requires_grad_()
+    ours = networks.NormPoolReLU(4)
+    plain = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    with networks.per_domain(ours, [2, 3, 1]):
+        found = ours(x)
+    wanted = torch.cat([plain(part) for part in x.split([2, 3, 1])])
+    weight = torch.randn(found.shape)
+    grads = [
+        torch.autograd.grad((out * weight).sum(), [x, norm.weight, norm.bias])
+        for out, norm in ((found, ours), (wanted, plain[0]))
+    ]
+    assert torch.equal(found, wanted)
+    assert all(map(torch.equal, *grads))
+    assert torch.equal(ours.running_var, plain[0].running_var)
+    assert torch.equal(ours.eval()(x), plain.eval()(x))

@@ -6,11 +6,14 @@ they belong to a machine.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tabulate import tabulate
@@ -52,6 +55,39 @@ def ratio(
     each = [a / b for a, b in zip(*times, strict=True)]
     a, b = (statistics.median(t) * 1e3 for t in times)
     return statistics.median(each), a, b
+
+
+@contextlib.contextmanager
+def process(make: Callable[..., Callable[[int], object]], *args: object) -> Iterator[Connection]:
+    """A process of its own (its own allocator, its own threads) with `make(*args)` in it, ready to be asked for work."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_serve, args=(theirs, make, args), daemon=True)
+    worker.start()
+    theirs.close()  # so that its death ends the waiting
+    try:
+        assert ours.recv() == "ready"
+        yield ours
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            ours.send(None)
+        worker.join(10)
+
+
+def _serve(pipe: Connection, make: Callable[..., Callable[[int], object]], args: tuple[object, ...]) -> None:
+    work = make(*args)
+    pipe.send("ready")
+    while (amount := pipe.recv()) is not None:
+        work(amount)
+        pipe.send("done")
+
+
+def ask(*pipes: Connection, amount: int = 1) -> None:
+    """Have the processes do so much, at the same time; return when all have."""
+    for pipe in pipes:
+        pipe.send(amount)
+    for pipe in pipes:
+        assert pipe.recv() == "done"
 
 
 def holds(

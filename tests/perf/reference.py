@@ -13,19 +13,36 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
+from torchvision import transforms
 
-MEAN = STD = 0.5
+from benchmark.networks import NormPoolReLU
 
 
 def load_one_by_one(images: np.ndarray, index: Tensor, size: int = 32) -> Tensor:
-    """(B,) places → (B, 3, size, size): array → PIL → resize → float → normalise, image by image."""
+    """(B,) places → (B, 3, size, size) as a Dataset and its DataLoader give them: array → PIL → torchvision's transforms,
+    image by image, then stacked."""
+    transform = transforms.Compose(
+        [transforms.Resize(size), transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
+    )
     found = []
     for i in index.tolist():
         picture = Image.fromarray(np.ascontiguousarray(images[i].transpose(1, 2, 0)))
-        picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-        array = torch.from_numpy(np.array(picture)).permute(2, 0, 1).float().div(255)
-        found.append((array - MEAN) / STD)
+        found.append(transform(picture.convert("RGB")))
     return torch.stack(found)
+
+
+def papers_layers(extractor: nn.Module) -> nn.Module:
+    """The digit network layer by layer as the papers' code has it: convolution, normalisation, ReLU, pooling."""
+    layers = []
+    for layer in extractor.trunk:
+        if not isinstance(layer, NormPoolReLU):
+            layers.append(layer)
+            continue
+        norm = nn.BatchNorm2d(layer.num_features)
+        norm.load_state_dict(layer.state_dict())
+        layers += [norm, nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    extractor.trunk = nn.Sequential(*layers)
+    return extractor
 
 
 class ReferenceTSVDNet:
@@ -35,7 +52,7 @@ class ReferenceTSVDNet:
         self, extractor: nn.Module, classifier: nn.Module, *, classes: int, sources: int, eta: float = 1.0
     ) -> None:
         # plain weights: the usual memory order, the usual optimiser
-        self.extractor = copy.deepcopy(extractor).to(memory_format=torch.contiguous_format)
+        self.extractor = papers_layers(copy.deepcopy(extractor).to(memory_format=torch.contiguous_format))
         self.classifier = copy.deepcopy(classifier)
         self.classes, self.sources, self.eta, self.lam, self.iteration = classes, sources, eta, 1000.0, 0
         decay = {"lr": 5e-4, "weight_decay": 5e-4}

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.perf
 
 @lru_cache(maxsize=1)
 def dataset() -> data.Dataset:
-    keep_freed_memory()
+    keep_freed_memory("conv3fc2")
     return data.load(load_suite("digits"), "mini", "part")
 
 

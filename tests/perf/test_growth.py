@@ -60,7 +60,7 @@ def prox_share(classes: int) -> tuple[float, float, float]:
 
 
 def test_growth() -> None:
-    keep_freed_memory()
+    keep_freed_memory("resnet18")
     torch.set_num_threads(2)
     try:
         domains, steps = over_domains()

@@ -27,7 +27,7 @@ task = Task(num_classes=classes, num_sources=sources, network=NetworkSpec(networ
 images = [torch.randn(batch, 3, size, size) for _ in range(sources + 1)]
 labels = [torch.arange(batch) % classes for _ in range(sources)]
 if who == "ours":
-    keep_freed_memory()
+    keep_freed_memory(network)
     made = TSVDNet(task, build_hparams(TSVDNet, TSVDNet.presets["code"]))
     step = lambda: made.update([LabeledBatch(x, y) for x, y in zip(images, labels)], UnlabeledBatch(images[-1]), 0.5)
 else:
