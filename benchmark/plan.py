@@ -62,7 +62,7 @@ def make(request: Request, data_root: Path | None = None) -> Plan:
     for target in targets:
         suite.domain(target)
     grid = Grid.parse(request)
-    tuned, tuned_hash = read_tuned(request.tuned, suite.name) if request.tuned else ({}, "")
+    tuned, tuned_hash = read_tuned(request.tuned, suite.name, tier) if request.tuned else ({}, "")
     specs: list[RunSpec] = []
     skipped: list[tuple[str, str]] = []
     for name, standard_wanted in _method_tokens(request.methods):
@@ -72,14 +72,15 @@ def make(request: Request, data_root: Path | None = None) -> Plan:
         standards = _standards(cls, standard_wanted, request.standards)
         if not standards:
             skipped.append((name, f"has no standard {', '.join(request.standards)}; it has {', '.join(cls.standards)}"))
-        values = tuned.get(name, {})
+        values = tuned.get(name, tuned.get(method, {}))  # a preset that was not tuned itself has its method's values
         for standard, target, overrides, seed in itertools.product(
             standards, targets, grid.overrides(name, method, values), request.seeds
         ):
+            kept = ",".join(key for key in sorted(values) if (key, values[key]) in overrides)
             for sources in _sources(suite, standard, target):
                 spec = RunSpec(
                     request.suite, tier, method, preset, standard, sources, target, request.split, seed,
-                    request.threads, overrides, tuned_hash if values else "",
+                    request.threads, overrides, f"{tuned_hash}:{kept}" if kept else "",
                 )  # fmt: skip
                 specs.append(_without_idle_overrides(spec))
     grid.check_all_used()
@@ -217,7 +218,7 @@ def literal(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def read_tuned(path: Path, suite: str) -> tuple[dict[str, dict[str, Any]], str]:
+def read_tuned(path: Path, suite: str, tier: str) -> tuple[dict[str, dict[str, Any]], str]:
     """({method: {key: value}}, short hash) of a file that `tune` wrote."""
     import hashlib
 
@@ -234,6 +235,11 @@ def read_tuned(path: Path, suite: str) -> tuple[dict[str, dict[str, Any]], str]:
         raise UserError(f"{path} is not a file written by `tune`: {error}.") from None
     if document.get("suite") != suite:
         raise UserError(f"{path} was tuned on suite {document.get('suite')!r}, not on {suite!r}.")
+    if document.get("tier", tier) != tier:
+        raise UserError(
+            f"{path} was tuned on tier {document['tier']!r}, not on {tier!r}: rates found there say little here. Type: "
+            f"python -m benchmark tune --suite {suite} --tier {tier}"
+        )
     return values, hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 

@@ -194,7 +194,7 @@ class RunSpec:
     seed: int = 0
     threads: int = 1
     overrides: tuple[tuple[str, Any], ...] = ()
-    tuned: str = ""  # hash of the tuning file whose values stand among the overrides
+    tuned: str = ""  # hash of a tuning file, a colon, and those of the overrides that are its values
     data: str = ""  # fingerprint; empty until the data has been seen
 
     def __post_init__(self) -> None:

@@ -82,10 +82,17 @@ def test_tuned_values_stand_below_set(tmp_path: Path) -> None:
     request = Request("digits", methods=["dan", "tsvdnet"], targets=["mm"], tuned=file, settings=["tsvdnet.lr_scale=3"])
     dan, tsvd = make(request).specs
     assert dict(dan.overrides) == {"lr_scale": 0.5}
-    assert dan.tuned
+    assert dan.tuned.endswith(":lr_scale")
     assert dict(tsvd.overrides) == {"lr_scale": 3}
+    assert not tsvd.tuned
+    (preset,) = make(Request("digits", methods=["tsvdnet:code"], targets=["mm"], tuned=file)).specs
+    assert dict(preset.overrides) == {"lr_scale": 2.0}
+    assert preset.tuned
     with pytest.raises(UserError, match="was tuned on suite"):
         make(Request("pacs", tuned=file))
+    file.write_text('format = 1\nsuite = "digits"\ntier = "lite"\n[methods.dan]\nlr_scale = 0.5\n')
+    with pytest.raises(UserError, match="was tuned on tier 'lite', not on 'mini'"):
+        make(Request("digits", tuned=file))
     file.write_text("format = 2\n")
     with pytest.raises(UserError, match="not a file written by"):
         make(Request("digits", tuned=file))

@@ -184,7 +184,7 @@ def test_two_runs_for_one_cell_and_seed_are_refused(tmp_path: Path):
 
 
 def test_tuned_and_default_rows_are_told_apart(tmp_path: Path):
-    write_study(tmp_path, ["dann"], tuned="abc", overrides={"lr_scale": 2.0})
+    write_study(tmp_path, ["dann"], tuned="abc:lr_scale", overrides={"lr_scale": 2.0})
     assert "Hyper-parameters: tuned" in tables.comparison(records.load(tmp_path), "digits").sentences
     write_study(tmp_path, ["dann"])
     frame = records.load(tmp_path)
@@ -192,6 +192,16 @@ def test_tuned_and_default_rows_are_told_apart(tmp_path: Path):
     assert {row.cells[0].words for row in table.rows} == {"DANN tuned", "DANN untuned"}
     assert "not a fair comparison" in table.sentences
     assert len(tables.comparison(frame, "digits", tuned=True).rows) == 1
+
+
+def test_a_choice_made_on_top_of_tuned_values_is_named(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet"], tuned="abc:lr_scale", overrides={"lr_scale": 2.0})
+    write_study(tmp_path, ["tsvdnet"], tuned="abc:lr_scale", overrides={"lr_scale": 2.0, "prox": "zero"})
+    frame = records.load(tmp_path)
+    comparison, choices = tables.comparison(frame, "digits"), tables.choices(frame, "digits")
+    assert [row.cells[0].words for row in comparison.rows] == ["T-SVDNet"]
+    assert [row.cells[0].words for row in choices.rows] == ["T-SVDNet, default", "T-SVDNet [prox = zero]"]
+    assert all("Hyper-parameters: tuned" in table.sentences for table in (comparison, choices))
 
 
 def test_caption_carries_tier_data_rule_points_and_commits(frame: pd.DataFrame):

@@ -74,10 +74,9 @@ def choices(
     """One row for each way in which runs of `method` differ from its default: preset or override, with its effect."""
     runs, condition = narrow(frame, suite, selection=selection, **only)
     runs = _one_split(runs, condition)
-    found = [e for e in multi_source(runs) if e.method == method and not e.tuned]
-    by_name([e for e in found if e.own == "{}"])
-    base = next((e for e in found if e.name == method and e.own == "{}"), None)
-    others = [e for e in found if e is not base]
+    found = [e for e in multi_source(runs) if e.method == method]
+    base = by_name([e for e in found if e.plain]).get(method)
+    others = [e for e in found if e is not base and base is not None and bool(e.tuned) == bool(base.tuned)]
     if base is None or not others:
         raise UserError(_nothing("choices", condition, f"{method},{method}:code"))
     columns = (
@@ -107,6 +106,7 @@ def choices(
         rows.append(Row(cells, notes=tuple(s.remarks(entry, condition))))
     caption = [
         *condition.sentences(),
+        s.tuning_words([base, *others]),
         f"Effect: this row minus the default {base.title} on the targets that both have, per-seed difference averaged over "
         "them, paired.",
         f"«No difference seen»: the interval holds 0. Fewer than {stats.MIN_SEEDS} seeds decide nothing.",

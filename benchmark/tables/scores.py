@@ -63,7 +63,13 @@ class Entry:
     @property
     def plain(self) -> bool:
         """True for a method as it comes: no override of its own except tuned values."""
-        return self.own == "{}" or bool(self.tuned)
+        return not self.changes
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Its own overrides, without the tuned values."""
+        tuned = self.tuned.partition(":")[2].split(",")
+        return {key: value for key, value in json.loads(self.own).items() if key not in tuned}
 
     def row(self, *cells: Cell, notes: Sequence[str] = ()) -> Row:
         """A table row with its label first."""
@@ -153,7 +159,7 @@ def _rank(entry: Entry) -> tuple[Any, ...]:
     block = list(BLOCKS).index(entry.standard) if entry.standard in BLOCKS else len(BLOCKS)
     split = {"part": 0, "all": 1}.get(entry.split, 2)
     place = _ORDER.get(entry.method, len(_ORDER))
-    return block, place, entry.method, entry.preset, entry.own, split, entry.tuned, entry.revision
+    return block, place, entry.method, entry.preset, len(entry.changes), entry.own, split, entry.tuned, entry.revision
 
 
 def _labelled(found: Sequence[Entry]) -> list[Entry]:
@@ -166,7 +172,7 @@ def _labelled(found: Sequence[Entry]) -> list[Entry]:
     labelled = []
     for e in found:
         parts = [f"{e.title}:{e.preset}" if e.preset else e.title]
-        parts += [f"[{_changes(e.own)}]"] if not e.plain else []
+        parts += [f"[{', '.join(f'{k} = {v}' for k, v in e.changes.items())}]"] if not e.plain else []
         parts += [f"from {e.some}"] if e.some else []
         parts += [f"on {e.split}"] if len(splits) > 1 else []
         parts += ["tuned" if e.tuned else "untuned"] if len(tuned) > 1 else []
@@ -181,10 +187,6 @@ def _unlike(found: list[Entry]) -> list[Entry]:
     for e in found:
         seen.setdefault((e.standard, e.label), set()).add(e.method)
     return [replace(e, label=f"{e.label} <{e.method}>") if len(seen[e.standard, e.label]) > 1 else e for e in found]
-
-
-def _changes(own: str) -> str:
-    return ", ".join(f"{k} = {v}" for k, v in json.loads(own).items())
 
 
 # -- cells ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The lite study, block by block, on two cores. Every block can be stopped and called again; what is done is not done twice.
+#   bash results/lite/study.sh DATA_ROOT [block …]      blocks: 0 a b c d e f; without any: all, in this order
+# Then: python -m benchmark publish lite --results runs/lite
+set -euo pipefail
+data=${1:?"Which data? Type: bash results/lite/study.sh DATA_ROOT"}
+shift
+blocks=${*:-0 a b c d e f}
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-.venv/bin/python}
+runs=runs/lite
+tuned=$here/tuned-digits-lite-up.toml
+card=source-only,dan,dann,mcd,m3sda,mdda,tsvdnet
+export OMP_NUM_THREADS=1
+
+# one-eighth width and 600 updates in place of a quarter and 1,500: what two cores do in a few hours
+small=(--tier lite --data-root "$data" --workers 2 --set run.network.width=0.125)
+digits() { "$python" -m benchmark run --suite digits "${small[@]}" --set run.updates=600 --tuned "$tuned" --results $runs "$@"; }
+frozen() { "$python" -m benchmark run --suite pacs-frozen --tier lite --data-root "$data" --workers 2 --results $runs "$@"; }
+
+for block in $blocks; do
+    echo "== block $block"
+    case $block in
+    0) "$python" -m benchmark tune --suite digits "${small[@]}" --set run.updates=500 --target up --trials 8 \
+        --methods $card --results runs/tuning --output "$tuned" ;;
+    a) for seed in 0 1 2; do digits --methods $card,source-only:bn,tsvdnet:code,upper-bound --seeds $seed; done
+       digits --methods source-only,source-only:bn,tsvdnet,${BEST:-mcd} --seeds 3-4 ;;
+    b) digits --methods source-only,source-only:bn,tsvdnet:e,tsvdnet:et,tsvdnet --seeds 0-2 ;;
+    c) digits --targets mm,sv --seeds 0-2 --methods tsvdnet:paper,tsvdnet:code,tsvdnet:active,tsvdnet:no-rotation,tsvdnet:tnn
+       digits --targets mm,sv --seeds 0-4 --methods tsvdnet:active
+       digits --targets mm,sv --seeds 0-4 --methods tsvdnet --set tsvdnet.prox=zero
+       for choice in prox=exact normalise=never normalise=training pseudo=probability source_loss=sum prototype_loss=true \
+           entropy=all entropy_mean=samples uncertainty=exact sigma_link=exp gate=false a_init=random aux_every=16; do
+           digits --targets mm,sv --seeds 0-2 --methods tsvdnet --set tsvdnet.$choice
+       done ;;
+    d) digits --methods coral,adda,jan,rtn,mdan,dctn --seeds 0 ;;
+    e) frozen --methods $card --seeds 0-2 ;;
+    f) digits --standards single-best --methods source-only,dan,dann --seeds 0 ;;
+    *) echo "There is no block $block; there are 0 a b c d e f."; exit 2 ;;
+    esac
+done
