@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from benchmark.errors import UserError, unknown
 
+SILENT = "SLURM's controller does not answer; nothing was sent. Try again in a minute."
 NAME = "msda-benchmark"  # the name of all our jobs: one squeue call finds them
 PATIENCE = 30  # seconds for one command
 
@@ -133,7 +134,10 @@ def check(options: list[str], where: str) -> None:
         return
     said = done.stderr if done is not None else "it did not answer"
     given = dict(option.removeprefix("--").partition("=")[::2] for option in options)
-    partitions = sorted({line for line in (_ask("sinfo", "--noheader", "--format=%R") or "").split()})
+    known = _ask("sinfo", "--noheader", "--format=%R")
+    if known is None:
+        raise UserError(SILENT)
+    partitions = sorted(set(known.split()))
     if "partition" in given and partitions:
         for name in given["partition"].split(","):
             if name not in partitions:

@@ -66,9 +66,7 @@ def submit(
         found = {state.run_id: state for state in states(results, by_id)}
         queued = queue.queue()
         if queued is None:
-            raise UserError(
-                "SLURM's controller does not answer (squeue failed); nothing was sent. Try again in a minute."
-            )
+            raise UserError(queue.SILENT)
         # a failed run whose task is still queued has its other attempts coming
         todo = [run for run in by_id if found[run].state in wanted and found[run].job not in queued]
         left = {run: found[run] for run in by_id if run not in todo}

@@ -13,11 +13,11 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture(scope="module", autouse=True)
 def limited(cluster: Cluster, code: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str, Path]:
-    """A run that is longer than its task may last. It takes two minutes, so it starts before the other tests."""
+    """A run of two and a half minutes in a task of two, so it starts before the other tests."""
     folder = tmp_path_factory.mktemp("limited")
     bench, trace = Bench(code, folder / "r", cluster.environment), folder / "trace"
     profile = {"time": 2, "signal_seconds": 10, "sbatch": {"nodelist": "n3"}}
-    sent = bench.send(*PACED, profile=profile, BENCHMARK_TEST_PACE="1.5", BENCHMARK_TEST_TRACE=str(trace))
+    sent = bench.send(*PACED, profile=profile, BENCHMARK_TEST_PACE="2.5", BENCHMARK_TEST_TRACE=str(trace))
     return bench, next(iter(sent["runs"])), trace
 
 

@@ -84,7 +84,7 @@ def test_a_controller_that_goes_away_and_comes_back_is_not_noticed_by_the_runs(
     assert bench.states()[run]["state"] == "running", "the disk tells, when the queue cannot"
     profile = bench.profile()
     said = bench("run", "--suite", "digits", *PACED, "--executor", "slurm", "--cluster", str(profile), expect=2)
-    assert "SLURM" in said
+    assert "SLURM's controller does not answer; nothing was sent" in said
     wait_for("the record", lambda: bench.done([run]))
     healed.do("start", "slurmctld")
     assert bench.outcome() == uninterrupted

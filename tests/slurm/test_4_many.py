@@ -8,10 +8,12 @@ import time
 
 import pytest
 
-from .conftest import METHODS, Bench, wait_for
+from .conftest import METHODS, SMALL, Bench, wait_for
 
 pytestmark = pytest.mark.slurm
-PLAN = ("--methods", f"{METHODS}:Trivial", "--targets", "up", "--seeds", "0-499", "--limit-steps", "5")
+PLAN = ("--methods", f"{METHODS}:Trivial", "--targets", "up", "--seeds", "0-499", "--limit-steps", "5", *(
+    word for key, value in {**SMALL, "eval_points": 1}.items() for word in ("--set", f"run.{key}={value}")
+))  # fmt: skip
 
 
 def overhead(log: str) -> tuple[float, int]:
@@ -25,7 +27,7 @@ def overhead(log: str) -> tuple[float, int]:
 
 def test_500_runs_in_25_tasks_with_half_a_second_of_overhead_at_most(bench: Bench):
     started = time.monotonic()
-    sent = bench.send(*PLAN, "--set", "run.eval_points=1", profile={"pack_runs": 50, "parallel": 2})
+    sent = bench.send(*PLAN, profile={"pack_runs": 50, "parallel": 2})
     sending = time.monotonic() - started
     assert len(sent["runs"]) == 500
     assert len(sent["jobs"]) <= 25
