@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from rich.console import Console
 
 from benchmark import records, tables
@@ -576,3 +577,21 @@ def test_latex_compiles_in_a_two_column_article_and_fits(kind: str, frame: pd.Da
     keep = os.environ.get("BENCHMARK_KEEP_PDF")
     if keep:
         shutil.copy(tmp_path / "a.pdf", Path(keep) / f"{kind}.pdf")
+
+
+def test_gains_are_paired_differences_to_source_only_bn(tmp_path: Path):
+    write_study(tmp_path, ["source-only:bn", "dann"], seeds=(0, 1, 2))
+    frame = records.load(tmp_path)
+    table = tables.gains(frame, "digits")
+    (row,) = table.rows
+    cells = dict(zip([column.key for column in table.columns], row.cells, strict=True))
+    scores = frame.pivot(index="seed", columns=["method", "target"], values="last").astype(float)
+    for target in ("mm", "sv"):
+        difference = scores["dann", target] - scores["source-only", target]
+        wanted = scipy.stats.t.interval(0.95, 2, difference.mean(), difference.sem())
+        assert cells[target].value == pytest.approx(difference.mean())
+        assert (cells[f"{target}_interval"].low, cells[f"{target}_interval"].high) == pytest.approx(wanted)
+        assert (cells[target].mark == "best") == (wanted[0] > 0)
+    assert cells["average"].value == pytest.approx((scores["dann"] - scores["source-only"]).mean().mean())
+    with pytest.raises(UserError, match="compares with source-only:bn"):
+        tables.gains(frame[frame["method"] == "dann"], "digits")

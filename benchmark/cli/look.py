@@ -70,7 +70,9 @@ def table(
     suite: SuiteName = "",
     kind: Annotated[
         str,
-        typer.Option(help="comparison, ablation, choices, selection, per-class, cost, reported, verdicts, averages."),
+        typer.Option(
+            help="comparison, gains, ablation, choices, selection, per-class, cost, reported, verdicts, averages."
+        ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",
     selection: Selection = "last",

@@ -21,8 +21,8 @@ from benchmark.verdict import TIERS
 
 FIGURES = ("curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
-    "comparison": "Comparison", "ablation": "Ablation", "choices": "Disputed choices", "selection": "Selection rules",
-    "per-class": "By class", "cost": "Cost", "reported": "Ours beside reported",
+    "comparison": "Comparison", "gains": "Gains", "ablation": "Ablation", "choices": "Disputed choices",
+    "selection": "Selection rules", "per-class": "By class", "cost": "Cost", "reported": "Ours beside reported",
 }  # fmt: skip
 
 

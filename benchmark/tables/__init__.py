@@ -15,6 +15,7 @@ from benchmark.tables.ablation import ablation, choices
 from benchmark.tables.against import averages, reported
 from benchmark.tables.comparison import comparison
 from benchmark.tables.cost import cost
+from benchmark.tables.gains import gains
 from benchmark.tables.html import page
 from benchmark.tables.per_class import per_class
 from benchmark.tables.selection import selection
@@ -22,6 +23,7 @@ from benchmark.tables.table import Cell, Column, Row, Table
 
 KINDS: dict[str, Callable[..., Table]] = {
     "comparison": comparison,
+    "gains": gains,
     "ablation": ablation,
     "choices": choices,
     "selection": selection,
@@ -54,6 +56,6 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 
 
 __all__ = [
-    "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost", "make",
-    "per_class", "reported", "selection", "write",
+    "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost", "gains",
+    "make", "per_class", "reported", "selection", "write",
 ]  # fmt: skip
