@@ -145,3 +145,14 @@ def test_groups_of_ranks_that_cannot_be_told_apart():
     assert groups([1.0, 2.0, 3.0], 1.0) == [(0, 1), (1, 2)]
     assert groups([1.0, 2.0, 3.0], 0.5) == []
     assert groups([1.0, 1.1, 1.2], 5.0) == [(0, 2)]
+
+
+def test_gains_have_a_line_a_method_and_an_interval_where_seeds_allow(tmp_path: Path):
+    write_study(tmp_path, ["source-only:bn", "dann", "m3sda"])
+    drawing = figures.draw("gains", records.load(tmp_path), "digits")
+    (axis,) = drawing.figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["DANN (multi-source)", "M³SDA (multi-source)"]
+    bars = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
+    assert len(bars) == 1 + 2, "the zero line and one interval a method"
+    assert "Largest average: M³SDA" in drawing.alt
+    assert figures.render(drawing, "png").startswith(b"\x89PNG")

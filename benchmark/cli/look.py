@@ -133,7 +133,7 @@ def table(
 def figure(
     suite: SuiteName = "",
     kind: Annotated[
-        str, typer.Option(help="tsne, similarity, uncertainty, tnn, curves, cost, critical-difference.")
+        str, typer.Option(help="tsne, similarity, uncertainty, tnn, curves, cost, gains, critical-difference.")
     ] = "curves",
     target: Target = None,
     methods: Annotated[

@@ -12,6 +12,7 @@ import pandas as pd
 from benchmark.errors import UserError, unknown
 from benchmark.figures.curves import cost, curves, tnn
 from benchmark.figures.features import tsne
+from benchmark.figures.gains import gains
 from benchmark.figures.matrices import similarity
 from benchmark.figures.ranks import critical_difference
 from benchmark.figures.style import Drawing, style
@@ -26,6 +27,7 @@ KINDS: dict[str, Callable[..., Drawing]] = {
     "tnn": tnn,
     "curves": curves,
     "cost": cost,
+    "gains": gains,
     "critical-difference": critical_difference,
 }
 # Which of the narrowing options a figure takes; the others would be ignored, so they are refused.
@@ -36,6 +38,7 @@ TAKES = {
     "tnn": ("target", "methods"),
     "curves": ("target", "methods"),
     "cost": (),
+    "gains": (),
     "critical-difference": (),
 }
 

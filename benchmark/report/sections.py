@@ -19,7 +19,7 @@ from benchmark.spec import load_suite
 from benchmark.tables.html import figure as table_html
 from benchmark.verdict import TIERS
 
-FIGURES = ("curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
+FIGURES = ("gains", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
     "comparison": "Comparison", "gains": "Gains", "ablation": "Ablation", "choices": "Disputed choices",
     "selection": "Selection rules", "per-class": "By class", "cost": "Cost", "reported": "Ours beside reported",
