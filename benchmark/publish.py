@@ -5,6 +5,7 @@ What is rendered is a pure function of the records, so `verify` can render it ag
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from pathlib import Path
@@ -73,9 +74,9 @@ def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
 
 
 def render(study: Path) -> list[Path]:
-    """Write every table of a study, and the texts that quote them; returns the files of the study."""
+    """Write every table of a study, its picture of gains, and the texts that quote them; returns the files of the study."""
     written = []
-    for name, content in rendered(study).items():
+    for name, content in {**rendered(study), **pictures(study)}.items():
         write_bytes(study / name, content)
         written.append(study / name)
     for path in documents(study.parent):
@@ -83,6 +84,19 @@ def render(study: Path) -> list[Path]:
         if QUOTED.search(text):
             write_text(path, quoted(text, study.parent.parent))
     return written
+
+
+def pictures(study: Path) -> dict[str, bytes]:
+    """{relative name: content} of the pictures of gains. Not compared byte by byte: another matplotlib draws other bytes."""
+    from benchmark import figures
+
+    frame = records.load(study)
+    found = {}
+    for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
+        with contextlib.suppress(UserError):  # no row to compare with
+            drawing = figures.draw("gains", group, load_suite(str(suite)))
+            found[f"figures/{suite}-{tier}-gains.png"] = figures.render(drawing, "png")
+    return found
 
 
 def rendered(study: Path) -> dict[str, bytes]:

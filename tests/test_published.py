@@ -20,6 +20,12 @@ def test_every_published_table_is_current(study: Path):
     assert (records.load(study)["status"] == "done").all()
 
 
+@pytest.mark.parametrize("study", sorted(set(STUDIES)), ids=lambda p: p.name)
+def test_every_table_of_gains_has_its_picture(study: Path):
+    tables = {p.stem for p in study.glob("tables/*-gains.md")}
+    assert tables == {p.stem for p in study.glob("figures/*-gains.png")}
+
+
 def test_the_texts_quote_what_was_published():
     assert [f for f in verify.texts(ROOT / "results") if not f.same] == []
 

@@ -50,7 +50,8 @@ def test_gpus_are_asked_for_and_a_node_whose_gpu_does_not_work_is_named(bench: B
     failed = bench.becomes(run, "failed")
     assert "CUDA_VISIBLE_DEVICES=" in failed["reason"], "the pretend GPU was given, and torch cannot use it"
     assert failed["node"] in failed["reason"]
-    bench.send(*plan, profile={"gpus": 1, "device": "cpu"})
+    # a failed run is sent again once its task, which might have tried again, has left the queue
+    wait_for("the run to be sent again", lambda: bench.send(*plan, profile={"gpus": 1, "device": "cpu"})["runs"])
     wait_for("the record", lambda: bench.done([run]))
 
 
