@@ -90,8 +90,9 @@ class _Look:
         submission, job = self.submitted.get(run, (None, ""))
         spec = self._spec(run, folder, submission)
         beat = _document(folder, "heartbeat.json")
-        claim = _document(folder, "claim.json")
-        state, reason = self._judge(folder, submission, job, claim, beat)
+        done = _holds(folder, "record.json")
+        claim = {} if done else _document(folder, "claim.json")
+        state, reason = ("done", "") if done else self._judge(folder, submission, job, claim, beat)
         task = (self.queue or {}).get(job)
         total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
         left = None
@@ -126,9 +127,7 @@ class _Look:
         claim: dict[str, Any],
         beat: dict[str, Any],
     ) -> tuple[str, str]:
-        """(state, reason), by the table at the top of this file."""
-        if _holds(folder, "record.json"):
-            return "done", ""
+        """(state, reason) of a run that is not done, by the table at the top of this file."""
         task = (self.queue or {}).get(job)
         if folder is not None and claim and self._alive(claim, Path(folder, "claim.json"), task):
             return "running", ""
