@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from benchmark.figures.style import Drawing, colour, new
-from benchmark.spec import Suite, load_suite
+from benchmark.spec import Suite
 from benchmark.tables.gains import gains as table_of
 from benchmark.tables.table import Cell
 
@@ -15,8 +15,8 @@ from benchmark.tables.table import Cell
 def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Drawing:
     """A line a method: its average gain with its 95 % interval in black, its gain on each target in colour."""
     table = table_of(frame, suite, selection=selection, **only)
-    targets = [t for t in load_suite(table.suite).columns if any(c.key == t for c in table.columns)]
     keys = [column.key for column in table.columns]
+    targets = [key for key in keys if f"{key}_interval" in keys]
     figure = new(6.4, 0.9 + 0.24 * len(table.rows))
     axis = figure.subplots()
     axis.axvline(0, color="#777777", linewidth=0.8)

@@ -37,14 +37,22 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
         Column("interval", "95 % interval", "interval"),
         Column("seeds", "n"),
     ]
+    rows = [_row(e, base, condition) for e in others]
+    signed = [i for i, column in enumerate(columns) if column.style == "signed"]
+    lacking = sum(not row.cells[i].measured for row in rows for i in signed)
     caption = [
         *condition.sentences(),
         s.tuning_words([base, *others]),
         "Difference to Source-Only:bn, which has seen the target in its batch-norm statistics and nothing else: per-seed "
         "differences, paired, 95 % t interval over seeds. Bold: the interval lies above zero.",
+        *(
+            [f"INCOMPLETE: {lacking} of {len(rows) * len(signed)} cells lack a seed that both rows have."]
+            if lacking
+            else []
+        ),
     ]
     title = f"{condition.suite.title}: gain over Source-Only:bn in points, tier {condition.tier}"
-    return condition.table("gains", title, tuple(columns), [_row(e, base, condition) for e in others], caption)
+    return condition.table("gains", title, tuple(columns), rows, caption)
 
 
 def _row(entry: s.Entry, base: s.Entry, condition: Condition) -> Row:
@@ -63,6 +71,6 @@ def _paired(entry: s.Entry, base: s.Entry, targets: Any, condition: Condition) -
 
 def _cells(effect: stats.Interval) -> list[Cell]:
     if effect.n == 0:
-        return [words("not run"), words("–")]
+        return [words("no pair"), words("–")]
     interval = Cell(low=effect.low, high=effect.high) if effect.n > 1 else words("one seed")
     return [Cell(value=effect.mean, n=effect.n, mark="best" if effect.enough and effect.above(0) else ""), interval]
