@@ -360,6 +360,9 @@ def test_what_slurm_answers_to_a_launch_is_passed_on(
     raises("There is no partition .* 'mian'", lambda: queue.check(["--partition=mian"], "the profile"))
     raises("SLURM refuses what the profile asks for .*invalid qos", lambda: queue.check(["--qos=x"], "the profile"))
 
+    commands(tmp_path / "away", monkeypatch, sbatch=no, srun="exit 0", sinfo="exit 1")
+    raises("controller does not answer", lambda: queue.check(["--qos=x"], "the profile"))
+
     def submit() -> None:
         slurm.submit([small.bound(small.spec())], results=tmp_path / "runs", data_root=small.data, profile=Profile())
 
