@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark.__main__ import main
-from benchmark.profile import PARTS, Clock
+from benchmark.profile import GROUPED, PARTS, Clock
 
 
 def test_the_clock_counts_nested_parts_once() -> None:
@@ -32,3 +34,17 @@ def test_profile_gives_every_part_and_a_picture(tmp_path: Path, capsys: pytest.C
     assert 0 < document["share_of_peak"] < 1
     assert (tmp_path / "p.png").stat().st_size > 5_000
     assert torch.Tensor.backward.__name__ == "backward"  # the hooks are gone
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.Conv2d(8, 16, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 16, 3, groups=2), nn.ConvTranspose2d(8, 4, 3)],
+    ids=["dense", "depthwise", "two groups", "transposed"],
+)
+def test_a_backward_pass_counts_twice_its_forward_pass_also_for_grouped_convolutions(layer: nn.Module) -> None:
+    x = torch.randn(2, 8, 5, 5, requires_grad=True)
+    with FlopCounterMode(display=False) as forward:
+        y = layer(x)
+    with FlopCounterMode(display=False, custom_mapping=GROUPED) as backward:
+        y.sum().backward()
+    assert backward.get_total_flops() == 2 * forward.get_total_flops() > 0
