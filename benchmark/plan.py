@@ -49,10 +49,14 @@ class Plan:
     tier: str
     specs: list[RunSpec]
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    unbound: str = ""  # why the specs have no data yet; "": they have
 
 
-def make(request: Request, data_root: Path | None = None) -> Plan:
-    """All runs of a request, bound to the data they will run on. Every mistake is an error before anything starts."""
+def make(request: Request, data_root: Path | None = None, *, bind: bool = True) -> Plan:
+    """All runs of a request, bound to the data they will run on. Every mistake is an error before anything starts.
+
+    With bind=False missing data is no mistake: the runs can be counted before they can be run.
+    """
     suite = load_suite(request.suite)
     tier = request.tier or suite.default_tier.value
     suite.tier(tier)
@@ -85,7 +89,13 @@ def make(request: Request, data_root: Path | None = None) -> Plan:
                 specs.append(_without_idle_overrides(spec))
     grid.check_all_used()
     specs = list(dict.fromkeys(specs))
-    return Plan(suite, tier, _bind(suite, specs, data_root), skipped)
+    try:
+        return Plan(suite, tier, _bind(suite, specs, data_root), skipped)
+    except UserError as error:
+        if bind:
+            raise
+        nowhere = [dataclasses.replace(spec, data="not here") for spec in specs]
+        return Plan(suite, tier, nowhere, skipped, unbound=str(error))
 
 
 def _method_tokens(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -82,6 +82,18 @@ def test_plan_and_dry_run_count_without_running(
     assert not list(tmp_path.glob("digits/*/*"))
 
 
+def test_plan_counts_before_the_data_is_there_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["plan", "--suite", "domainnet", "--tier", "paper", "--methods", "tsvdnet", "--results", str(tmp_path)]
+    wanted += ["--data-root", str(tmp_path / "nothing")]
+    text = say(capsys, *wanted)
+    assert "6 runs, 0 done already, 6 to do" in text
+    assert "Counted without the data. The real images of domainnet are wanted" in text
+    document = json.loads(say(capsys, *wanted, "--json"))
+    assert document["unbound"].startswith("The real images of domainnet")
+    assert {r["run_id"] for r in document["runs"]} == {None}
+    assert document["hours"] > 0
+
+
 def test_status_methods_doctor_and_help_speak(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 runs" in say(capsys, "status", "--results", str(finished))
     assert len(json.loads(say(capsys, "status", "--results", str(finished), "--json"))) == 2

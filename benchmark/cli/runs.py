@@ -167,7 +167,8 @@ def plan(
     request = request_of(
         suite, tier, split, methods, targets, standards, seeds, set_, tuned, limit_steps, stage_budget, threads
     )  # fmt: skip
-    work = session.Session(planning.make(request, data_root), results=results, data_root=data_root, json=json)
+    made = planning.make(request, data_root, bind=False)
+    work = session.Session(made, results=results, data_root=data_root, json=json)
     work.announce()
     return work.list_runs()
 

@@ -68,7 +68,8 @@ class Session:
         """Each run with its state; the counts and the estimate for programs."""
         rows: list[dict[str, Any]] = [
             {
-                "run_id": s.run_id, "method": s.name, "standard": s.standard, "sources": list(s.sources), "target": s.target,
+                "run_id": None if self.plan.unbound else s.run_id,
+                "method": s.name, "standard": s.standard, "sources": list(s.sources), "target": s.target,
                 "seed": s.seed, "overrides": dict(s.overrides), "state": self.states[s.run_id][0],
                 "reason": self.states[s.run_id][1] or why(self.states[s.run_id][0]),
                 "seconds": round(self.costs[s.run_id][0], 1), "speed": self.costs[s.run_id][1],
@@ -79,9 +80,12 @@ class Session:
             document = {
                 "suite": self.plan.suite.name, "tier": self.plan.tier, "runs": rows, "total": len(rows),
                 "done": len(rows) - len(self.todo), "hours": round(self.seconds(self.todo) / 3600, 3),
-                "skipped": [{"method": n, "reason": r} for n, r in self.plan.skipped],
+                "skipped": [{"method": n, "reason": r} for n, r in self.plan.skipped], "unbound": self.plan.unbound,
             }  # fmt: skip
             say_json(document)
+            return 0
+        if self.plan.unbound:
+            out.print(f"Counted without the data. {self.plan.unbound}", markup=False)
             return 0
         for spec, r in zip(self.plan.specs, rows, strict=True):
             values = "".join(f" {k}={v}" for k, v in r["overrides"].items())
