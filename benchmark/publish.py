@@ -74,8 +74,10 @@ def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
 
 
 def render(study: Path) -> list[Path]:
-    """Write every table of a study, its picture of gains, and the texts that quote them; returns the files of the study."""
-    written = []
+    """Write every table of a study, its pictures, its report, and the texts that quote them; returns the study's files."""
+    from benchmark import report
+
+    written = [report.write(study, study / "report.html", figures=True, title=f"Study {study.name}")]
     for name, content in {**rendered(study), **pictures(study)}.items():
         write_bytes(study / name, content)
         written.append(study / name)
@@ -87,24 +89,31 @@ def render(study: Path) -> list[Path]:
 
 
 def pictures(study: Path) -> dict[str, bytes]:
-    """{relative name: content} of the pictures of gains. Not compared byte by byte: another matplotlib draws other bytes."""
+    """{relative name: content} of all pictures that the study's records allow.
+
+    Not compared byte by byte: another matplotlib draws other bytes.
+    """
     from benchmark import figures
 
     frame = records.load(study)
     found = {}
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
-        with contextlib.suppress(UserError):  # no row to compare with
-            drawing = figures.draw("gains", group, load_suite(str(suite)))
-            found[f"figures/{suite}-{tier}-gains.png"] = figures.render(drawing, "png")
+        for kind in figures.KINDS:
+            with contextlib.suppress(UserError):  # no rows, or no artifacts, for this kind of figure
+                drawing = figures.draw(kind, group, load_suite(str(suite)))
+                found[f"figures/{suite}-{tier}-{kind}.png"] = figures.render(drawing, "png")
     return found
 
 
 def rendered(study: Path) -> dict[str, bytes]:
     """{relative name: content} of all tables that the study's records allow, in every format."""
-    from benchmark import tables
+    from benchmark import tables, verdict
 
     frame = records.load(study)
     found: dict[str, bytes] = {}
+    verdicts = verdict.table(verdict.judge(frame))
+    for suffix, form in tables.FORMS.items():
+        found[f"tables/verdicts.{suffix}"] = form(verdicts).encode("utf-8")
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
         for kind in tables.KINDS:
             try:

@@ -219,6 +219,17 @@ def test_caption_carries_tier_data_rule_points_and_commits(frame: pd.DataFrame):
     assert "15 runs with changed hyper-parameters are not shown" in text
 
 
+def test_a_preset_tried_on_some_targets_only_is_left_to_the_kind_choices(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet", "tsvdnet:code"])
+    write_study(tmp_path, ["tsvdnet:paper"], targets=["mm", "sv"])
+    frame = records.load(tmp_path)
+    comparison = tables.comparison(frame, "digits")
+    assert [row.cells[0].words for row in comparison.rows] == ["T-SVDNet", "T-SVDNet:code"]
+    assert "not shown here (kind choices shows them): T-SVDNet:paper." in comparison.sentences
+    assert "INCOMPLETE" not in comparison.sentences
+    assert [row.cells[0].words for row in tables.choices(frame, "digits").rows][-1] == "T-SVDNet:paper"
+
+
 def test_settings_of_all_runs_stand_in_the_caption_and_mixed_settings_are_refused(tmp_path: Path):
     write_study(tmp_path, ["dann"], overrides={"run.updates": 20})
     assert "run.updates = 20" in tables.comparison(records.load(tmp_path), "digits").sentences

@@ -16,11 +16,12 @@ from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
 def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
     """Accuracy of every method on every target, in the blocks Single-Best, Source Combination, Multi-Source, Upper bound.
 
-    Runs with hyper-parameters changed by hand (`--set`) are left to the kind `choices`, and counted in the caption.
+    Runs with hyper-parameters changed by hand (`--set`) and presets tried on fewer targets than their method are left to
+    the kind `choices`, and counted in the caption.
     """
     runs, condition = narrow(frame, suite, selection=selection, **only)
     found = s.entries(runs)
-    shown = [e for e in found if e.plain]
+    shown = s.methods_as_they_come(found)
     columns = _columns(condition)
     rows: list[Row] = []
     for entry in shown:
@@ -120,10 +121,14 @@ def _reading(rows: list[Row], condition: Condition) -> list[str]:
 
 def _left_out(found: list[s.Entry], shown: list[s.Entry]) -> list[str]:
     rest = [e for e in found if e not in shown]
+    changed, some = [e for e in rest if not e.plain], [e for e in rest if e.plain]
     said = []
-    if rest:
-        count = sum(len(e.runs) for e in rest)
+    if changed:
+        count = sum(len(e.runs) for e in changed)
         said.append(f"{count} runs with changed hyper-parameters are not shown here (kind choices shows them).")
+    if some:
+        labels = ", ".join(e.label for e in some)
+        said.append(f"Run on some targets only and not shown here (kind choices shows them): {labels}.")
     by_method: dict[str, set[str]] = {}
     for e in shown:
         by_method.setdefault(e.title, set()).add(e.revision)
