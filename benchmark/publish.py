@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+
+import pandas as pd
 
 from benchmark import records
 from benchmark.errors import UserError
@@ -19,14 +22,18 @@ QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
 
 
-def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path]:
-    """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced."""
+def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> list[Path]:
+    """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced.
+
+    `artifacts` names the rows whose arrays are copied too: `tsvdnet:code`, `tsvdnet@mm` (on one target), or `all`.
+    """
     frame = records.load(results)
     done = frame[frame.status == "done"]
     if done.empty:
         raise UserError(
             f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
         )
+    kept = with_artifacts(done, artifacts)
     for source in map(Path, done.path):
         record = records.read(source)
         changed = record.changed_files() if record else ["record.json"]
@@ -34,8 +41,23 @@ def publish(results: Path, study: Path, *, artifacts: bool = False) -> list[Path
             raise UserError(
                 f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {results}"
             )
-        copy_run(source, study / source.relative_to(results), artifacts=artifacts)
+        copy_run(source, study / source.relative_to(results), artifacts=str(source) in kept)
     return render(study)
+
+
+def with_artifacts(done: pd.DataFrame, wanted: Sequence[str]) -> set[str]:
+    """The folders of the runs that the words of `--artifacts` name."""
+    rows = done.method + done.preset.map(lambda preset: f":{preset}" if preset else "")
+    kept: set[str] = set()
+    for word in wanted:
+        chosen = done[(rows == word) | (rows + "@" + done.target == word) | (word == "all")]
+        if chosen.empty:
+            raise UserError(
+                f"--artifacts {word}: there is no such finished run. Name a row, as in tsvdnet:code, a row on one target, as in "
+                "tsvdnet@mm, or all."
+            )
+        kept |= set(chosen.path)
+    return kept
 
 
 def documents(studies: Path) -> list[Path]:

@@ -49,3 +49,25 @@ def test_publishing_fills_the_texts_and_an_old_quote_is_noticed(tmp_path: Path):
 def test_a_quote_of_nothing_is_an_error(tmp_path: Path):
     with pytest.raises(UserError, match=r"quotes results/none\.md, which is not there"):
         publish.quoted("<!-- from results/none.md -->\n<!-- end -->", tmp_path)
+
+
+def test_arrays_are_kept_of_the_rows_that_are_named(tmp_path: Path):
+    write_study(tmp_path / "runs", ["dann", "tsvdnet"], targets=["mm", "sv"], seeds=[0], artifacts=True)
+    found = records.load(tmp_path / "runs")
+
+    def kept(*names: str) -> set[tuple[str, str]]:
+        study = tmp_path / ("study" + "".join(names).replace("@", "-"))
+        for path in found.path:
+            publish.copy_run(
+                Path(path), study / Path(path).name, artifacts=path in publish.with_artifacts(found, names)
+            )
+        return {
+            (r.method, r.target) for r in found.itertuples() if (study / Path(r.path).name / "artifacts.npz").exists()
+        }
+
+    assert kept() == set()
+    assert kept("tsvdnet@mm") == {("tsvdnet", "mm")}
+    assert kept("dann", "tsvdnet@sv") == {("dann", "mm"), ("dann", "sv"), ("tsvdnet", "sv")}
+    assert len(kept("all")) == 4
+    with pytest.raises(UserError, match="--artifacts mcd: there is no such finished run"):
+        kept("mcd")

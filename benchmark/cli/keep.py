@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmark.cli import RESULTS, DataRoot, Json, Results, app, err, out, say_json
+from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err, out, say_json
 from benchmark.cli.runs import find_run, pick_device
 
 STUDIES = Path("results")
@@ -68,14 +68,17 @@ def verify(
 def publish(
     study: Annotated[str, typer.Argument(help="Name of the study: results/NAME.")],
     studies: Annotated[Path, typer.Option(help="Where the published studies are.")] = STUDIES,
-    artifacts: Annotated[bool, typer.Option(help="Keep the arrays that the figures are drawn from.")] = False,
+    artifacts: Annotated[
+        list[str] | None,
+        typer.Option(help="Rows whose arrays (features, uncertainties) are kept for figures: NAME, NAME@TARGET, all."),
+    ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
     """Copy the finished runs to results/NAME; render every table from them, and the texts that quote one."""
     from benchmark import publish as publishing
 
-    files = publishing.publish(results, studies / publishing.check_name(study), artifacts=artifacts)
+    files = publishing.publish(results, studies / publishing.check_name(study), artifacts=comma_list(artifacts))
     if json:
         say_json([str(f) for f in files])
     else:
