@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The lite study, block by block, on two cores. Every block can be stopped and called again; what is done is not done twice.
-#   bash results/lite/study.sh DATA_ROOT [block …]      blocks: 0 a b c d e f; without any: all, in this order
-# Then: python -m benchmark publish lite --results runs/lite
+#   bash results/lite/study.sh DATA_ROOT [block …]      blocks: 0 a b c d e f m; without any: all, in this order
+# Then: python -m benchmark publish lite --results runs/lite --artifacts tsvdnet@mm
+#       python -m benchmark publish mdda-stages --results runs/mdda-stages        (block m)
 set -euo pipefail
 data=${1:?"Which data? Type: bash results/lite/study.sh DATA_ROOT"}
 shift
-blocks=${*:-0 a b c d e f}
+blocks=${*:-0 a b c d e f m}
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-.venv/bin/python}
 runs=runs/lite
@@ -15,10 +16,10 @@ export OMP_NUM_THREADS=1
 
 # one-eighth width and 600 updates in place of a quarter and 1,500: what two cores do in a few hours
 small=(--tier lite --data-root "$data" --workers 2 --set run.network.width=0.125)
-digits() { "$python" -m benchmark run --suite digits "${small[@]}" --set run.updates=600 --tuned "$tuned" --results $runs "$@"; }
+digits() { "$python" -m benchmark run --suite digits "${small[@]}" --set run.updates=600 --tuned "$tuned" --results "$runs" "$@"; }
 # the trainable end of EfficientNet-Lite0 does three to four updates a second on one core: 60 in place of 1,500
 frozen() {
-    "$python" -m benchmark run --suite pacs-frozen --tier lite --data-root "$data" --workers 2 --results $runs \
+    "$python" -m benchmark run --suite pacs-frozen --tier lite --data-root "$data" --workers 2 --results "$runs" \
         --set run.updates=60 --set run.eval_points=2 "$@"
 }
 
@@ -39,7 +40,9 @@ for block in $blocks; do
        done ;;
     d) digits --methods coral,adda,jan,rtn,mdan,dctn --seeds 0 ;;
     e) frozen --methods $card --seeds 0-2 ;;
-    f) digits --standards single-best --methods source-only,dan,dann --seeds 0 ;;
-    *) echo "There is no block $block; there are 0 a b c d e f."; exit 2 ;;
+    f) for method in source-only dan dann; do digits --standards single-best --methods $method --seeds 0; done ;;
+    m) runs=runs/mdda-stages  # why MDDA is low on sv and syn: its three stages with a whole budget each
+       digits --methods mdda --targets sv,syn --seeds 0 --stage-budget full ;;
+    *) echo "There is no block $block; there are 0 a b c d e f m."; exit 2 ;;
     esac
 done
