@@ -76,7 +76,9 @@ def make(request: Request, data_root: Path | None = None, *, bind: bool = True) 
         standards = _standards(cls, standard_wanted, request.standards)
         if not standards:
             skipped.append((name, f"has no standard {', '.join(request.standards)}; it has {', '.join(cls.standards)}"))
-        values = tuned.get(name, tuned.get(method, {}))  # a preset that was not tuned itself has its method's values
+        # a preset that was not tuned itself has its method's values, but for those that it sets
+        own = cls.presets[preset] if preset else {}
+        values = tuned.get(name, {k: v for k, v in tuned.get(method, {}).items() if k not in own})
         for standard, target, overrides, seed in itertools.product(
             standards, targets, grid.overrides(name, method, values), request.seeds
         ):

@@ -180,6 +180,17 @@ def test_run_uses_the_choice_and_says_so_in_the_identity(tuned: Path) -> None:
     assert {key: getattr(hparams, key) for key in chosen["dann"]} == chosen["dann"]
 
 
+def test_a_preset_has_its_methods_choice_but_for_what_it_sets_itself(tmp_path: Path) -> None:
+    """`:paper` has its own weight of +E, which is on another scale: the tuned one would let its entropy collapse."""
+    file = Path(__file__).parents[1] / "results" / "lite" / "tuned-digits-lite-up.toml"
+    chosen = tomllib.loads(file.read_text())["methods"]["tsvdnet"]
+    names = ["tsvdnet:paper", "tsvdnet:active"]
+    request = planning.Request("digits", "lite", methods=names, targets=["mm"], tuned=file)
+    paper, active = planning.make(request, tmp_path / "no data", bind=False).specs
+    assert dict(active.overrides) == chosen
+    assert dict(paper.overrides) == {key: value for key, value in chosen.items() if key != "entropy_weight"}
+
+
 def test_a_failed_trial_is_left_out_and_a_method_without_any_is_said(tmp_path: Path, tuned: Path) -> None:
     s = study(methods=("source-only:bn", "dann"), trials=3)
     found = tune.trials(s)
