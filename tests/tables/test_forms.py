@@ -1,0 +1,143 @@
+"""Every form (Markdown, LaTeX, CSV, HTML, text, JSON) shows the same table; marks and letters of notes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from benchmark import records, tables, verdict
+from benchmark.tables.table import Cell, Column, Row, Table, letter, mark_best, words
+from tests.synthetic import write_run
+from tests.tables.study import NASTY, rows
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def test_equal_printed_numbers_share_the_mark_and_leave_no_second():
+    columns = (Column("m", "M"), Column("x", "X", "score", better="high"))
+    marked = mark_best(columns, [Row((words(n), Cell(v))) for n, v in (("a", 50.001), ("b", 50.004), ("c", 40.0))])
+    assert [row.cells[1].mark for row in marked] == ["best", "best", ""]
+
+
+def test_a_league_of_one_has_no_best_and_low_may_be_better():
+    columns = (Column("m", "M"), Column("x", "X", "number", better="low"))
+    marked = mark_best(columns, [Row((words("a"), Cell(1.0)), league="p"), Row((words("b"), Cell(2.0)), league="q")])
+    assert [row.cells[1].mark for row in marked] == ["", ""]
+    marked = mark_best(columns, [Row((words("a"), Cell(1.0))), Row((words("b"), Cell(2.0)))])
+    assert [row.cells[1].mark for row in marked] == ["best", "second"]
+
+
+def test_letters_go_on_after_z():
+    assert [letter(i) for i in (0, 25, 26, 27, 52)] == ["a", "z", "aa", "ab", "ba"]
+
+
+def make(kind: str, frame: pd.DataFrame) -> Table:
+    return tables.make(kind, frame, "digits")
+
+
+KINDS = [*tables.KINDS, "averages"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["md", "tex", "csv", "html", "txt"])
+def test_golden(kind: str, form: str, frame: pd.DataFrame):
+    table = make(kind, frame)
+    if form == "txt":
+        console = Console(width=200, file=io.StringIO(), color_system=None)
+        table.text(console)
+        text = re.sub(r" +$", "", console.file.getvalue(), flags=re.M)  # type: ignore[attr-defined]
+    else:
+        text = tables.FORMS[form](table)
+    path = GOLDEN / f"{kind}.{form}"
+    if os.environ.get("BENCHMARK_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), f"{path.name} changed; look at it, then BENCHMARK_UPDATE_GOLDEN=1"
+
+
+def test_names_are_escaped_in_every_form(frame: pd.DataFrame):
+    table = tables.comparison(frame, "digits")
+    assert NASTY in next(csv.reader(line for line in table.csv().splitlines() if "My_Net" in line))
+    html, markdown, latex = table.html(), table.markdown(), table.latex()
+    assert "My_Net &amp; &lt;b&gt;100 %&lt;/b&gt; #1" in html
+    assert "<b>" not in html
+    assert r"My\_Net &amp; &lt;b&gt;100 %&lt;/b&gt; \#1" in markdown
+    assert r"\|" in markdown
+    assert (
+        r"My\_Net \& \textless{}b\textgreater{}100 \%\textless{}/b\textgreater{} \#1 \{x\} \$y\textasciicircum{}2"
+        in latex
+    )
+
+
+def test_markdown_has_the_same_number_of_columns_in_every_line(frame: pd.DataFrame):
+    lines = [ln for ln in tables.comparison(frame, "digits").markdown().splitlines() if ln.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+
+
+def test_csv_reads_back_as_numbers_with_reasons_apart(frame: pd.DataFrame):
+    table = tables.comparison(frame, "digits")
+    back = pd.read_csv(io.StringIO(table.csv()))
+    dann = back[(back.method == "DANN") & (back.block == "Multi-Source")].iloc[0]
+    assert dann["mm"] == pytest.approx(rows(table)["Multi-Source/DANN"]["mm"].value, rel=1e-5)
+    assert dann["mm_n"] == 3
+    mdda = back[back.method == "MDDA"].iloc[0]
+    assert np.isnan(mdda["mt"])
+    assert mdda["mt_remark"].startswith("failed; NotFinite")
+
+
+def test_a_name_that_a_spreadsheet_would_execute_is_defused(tmp_path: Path):
+    write_run(tmp_path, "net.py:Evil", "mm", 0, title="=cmd|' /C calc'!A0")
+    text = tables.comparison(records.load(tmp_path), "digits").csv()
+    assert ",'=cmd" in text
+
+
+def test_write_gives_four_files_and_html_needs_nothing_else(frame: pd.DataFrame, tmp_path: Path):
+    paths = tables.write(tables.comparison(frame, "digits"), tmp_path / "tables", "t")
+    assert [p.suffix for p in paths] == [".md", ".tex", ".csv", ".html"]
+    html = paths[3].read_text(encoding="utf-8")
+    assert html.startswith("<!doctype html>")
+    assert not re.search(r"(?:src|href)=", html)
+
+
+def test_json_holds_every_cell(frame: pd.DataFrame):
+    document = json.loads(json.dumps(tables.comparison(frame, "digits").json(), allow_nan=False))
+    row = next(r for r in document["rows"] if r["cells"]["method"] == "DANN" and r["block"] == "Multi-Source")
+    assert row["cells"]["mm"]["n"] == 3
+    assert document["facts"]["tier"] == "mini"
+
+
+ARTICLE = r"""\documentclass[twocolumn]{article}
+\usepackage{booktabs}
+\usepackage{siunitx}
+\begin{document}
+Text before the table.
+%s
+\end{document}
+"""
+
+
+@pytest.mark.latex
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("kind", [*KINDS, "verdicts"])
+def test_latex_compiles_in_a_two_column_article_and_fits(kind: str, frame: pd.DataFrame, tmp_path: Path):
+    table = verdict.table(verdict.judge(frame)) if kind == "verdicts" else make(kind, frame)
+    (tmp_path / "a.tex").write_text(ARTICLE % table.latex(), encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, errors="replace")
+    assert done.returncode == 0, done.stdout[-3000:]
+    too_wide = [float(x) for x in re.findall(r"Overfull \\hbox \(([\d.]+)pt", done.stdout)]
+    assert not [x for x in too_wide if x > 1.0], done.stdout[-3000:]
+    assert "Float too large" not in done.stdout
+    keep = os.environ.get("BENCHMARK_KEEP_PDF")
+    if keep:
+        shutil.copy(tmp_path / "a.pdf", Path(keep) / f"{kind}.pdf")

@@ -1,0 +1,187 @@
+"""The other kinds of table, each against the records it is made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from benchmark import records, tables
+from benchmark.errors import UserError
+from tests.synthetic import LEVEL, PRESET, write_run, write_study
+from tests.tables.study import rows
+
+
+def test_ablation_has_table_4s_rows_and_gains_against_both_baselines(frame: pd.DataFrame):
+    table = tables.ablation(frame, "digits")
+    assert [row.cells[0].words for row in table.rows] == [
+        "Source-Only", "Source-Only:bn", "T-SVDNet (+E)", "T-SVDNet (+E+T)", "T-SVDNet (+E+T+U)",
+    ]  # fmt: skip
+    last = rows(table)["/T-SVDNet (+E+T+U)"]
+    level = LEVEL["tsvdnet"] - LEVEL["source-only"]
+    assert last["gain_source-only"].value == pytest.approx(level, abs=0.5)
+    assert last["gain_source-only:bn"].value == pytest.approx(level - PRESET["bn"], abs=0.5)
+    assert last["ci_source-only"].low < last["gain_source-only"].value < last["ci_source-only"].high
+    assert rows(table)["/Source-Only"]["gain_source-only"].words == "–"
+
+
+def test_gain_is_the_paired_difference(frame: pd.DataFrame):
+    wide = {}
+    for method, preset in (("tsvdnet", "e"), ("source-only", "")):
+        runs = frame[(frame.method == method) & (frame.preset == preset) & (frame.standard == "multi-source")]
+        wide[method] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+    difference = wide["tsvdnet"] - wide["source-only"]
+    cell = rows(tables.ablation(frame, "digits"))["/T-SVDNet (+E)"]
+    assert cell["gain_source-only"].value == pytest.approx(difference.mean())
+    half = 4.302653 * difference.std(ddof=1) / np.sqrt(3)
+    assert cell["ci_source-only"].high == pytest.approx(difference.mean() + half, rel=1e-5)
+
+
+def test_ablation_with_a_missing_step_says_so(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "tsvdnet"])
+    table = tables.ablation(records.load(tmp_path), "digits")
+    assert "INCOMPLETE: no runs of Source-Only:bn, T-SVDNet (+E), T-SVDNet (+E+T)" in table.sentences
+    assert rows(table)["/T-SVDNet (+E)"]["mm"].words == "not run"
+
+
+def test_ablation_refuses_what_it_cannot_compare(tmp_path: Path):
+    write_study(tmp_path, ["dann"])
+    with pytest.raises(UserError, match="nothing for the table ablation"):
+        tables.ablation(records.load(tmp_path), "digits")
+    write_study(tmp_path, ["tsvdnet"], split="all")
+    with pytest.raises(UserError, match="--split all"):
+        tables.ablation(records.load(tmp_path), "digits")
+    write_study(tmp_path, ["tsvdnet"], revision="2")
+    write_study(tmp_path, ["tsvdnet"])
+    with pytest.raises(UserError, match=r"revisions 1 and 2.*--latest"):
+        tables.ablation(records.load(tmp_path), "digits", split="part")
+
+
+def test_choices_have_one_row_a_choice_with_effect_and_interval(frame: pd.DataFrame):
+    found = rows(tables.choices(frame, "digits"))
+    assert list(found) == [
+        "/T-SVDNet, default",
+        "/T-SVDNet [prox = zero]",
+        "/T-SVDNet:code",
+        "/T-SVDNet:e",
+        "/T-SVDNet:et",
+    ]
+    assert found["/T-SVDNet:e"]["effect"].value == pytest.approx(PRESET["e"], abs=0.4)
+    assert found["/T-SVDNet:e"]["verdict"].words == "worse"
+    assert found["/T-SVDNet [prox = zero]"]["verdict"].words == "no difference seen"
+
+
+def test_rows_with_fewer_targets_are_compared_on_those_they_have(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "source-only:bn", "tsvdnet"])
+    write_study(tmp_path, ["tsvdnet:e"], targets=["mm", "sv"])
+    frame = records.load(tmp_path)
+    wide = {}
+    for name in ("", "e"):
+        runs = frame[(frame.method == "tsvdnet") & (frame.preset == name) & frame.target.isin(["mm", "sv"])]
+        wide[name] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+    found = rows(tables.choices(frame, "digits"))["/T-SVDNet:e"]
+    assert found["targets"].words == "mm, sv"
+    assert found["average"].value == pytest.approx(wide["e"].mean())
+    assert found["effect"].value == pytest.approx((wide["e"] - wide[""]).mean())
+    row = next(r for r in tables.ablation(frame, "digits").rows if r.cells[0].words == "T-SVDNet (+E)")
+    assert "over the targets that both rows have: mm, sv" in " ".join(row.notes)
+
+
+def test_two_seeds_decide_no_choice(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet", "tsvdnet:e"], seeds=(0, 1))
+    assert rows(tables.choices(records.load(tmp_path), "digits"))["/T-SVDNet:e"]["verdict"].words.startswith(
+        "undecided"
+    )
+
+
+def test_selection_shows_every_rule_and_the_oracle_is_never_best(frame: pd.DataFrame):
+    table = tables.selection(frame, "digits")
+    assert [c.title for c in table.columns[1:6]] == ["last", "source-val", "unsup", "oracle", "oracle − last"]
+    assert all(row.cells[4].mark == "" for row in table.rows)
+    assert all(row.cells[5].value >= -1e-9 for row in table.rows if row.cells[5].measured)
+
+
+def test_cost_counts_passes_and_sums_hours(frame: pd.DataFrame):
+    found = rows(tables.cost(frame, "digits"))["Multi-Source/M³SDA"]
+    runs = frame[frame.method == "m3sda"]
+    assert found["passes"].value == pytest.approx(3.5)
+    assert found["hours"].value == pytest.approx(runs["seconds"].sum() / 3600)
+
+
+def test_per_class_means_over_targets_or_on_one(frame: pd.DataFrame):
+    everywhere = rows(tables.per_class(frame, "digits"))["Multi-Source/DANN"]
+    one = tables.per_class(frame, "digits", target="sv")
+    runs = frame[(frame.method == "dann") & (frame.standard == "multi-source") & (frame.target == "sv")]
+    # synthetic classes lie evenly from 8 points below to 8 above the accuracy
+    assert rows(one)["Multi-Source/DANN"]["class_0"].value == pytest.approx(runs["last"].mean() - 8, abs=0.01)
+    assert everywhere["class_0"].value != pytest.approx(rows(one)["Multi-Source/DANN"]["class_0"].value)
+    with pytest.raises(UserError, match="There is no domain of suite digits 'svn'"):
+        tables.per_class(frame, "digits", target="svn")
+    with pytest.raises(UserError, match="last evaluation point only"):
+        tables.per_class(frame, "digits", selection="oracle")
+
+
+def test_many_classes_show_the_lowest_and_say_so(tmp_path: Path):
+    write_run(tmp_path, "dann", "clp", 0, suite="domainnet", generated=())
+    table = tables.per_class(records.load(tmp_path), "domainnet")
+    assert len(table.columns) == 12 + 3
+    assert "12 of 345 classes" in table.sentences
+
+
+def test_reported_holds_ours_against_the_printed_number(frame: pd.DataFrame):
+    table = tables.reported(frame, "digits")
+    row = next(r for r in table.rows if r.cells[0].words == "T-SVDNet" and r.cells[1].words == "→ mm")
+    measured, printed, difference = row.cells[2:5]
+    assert (printed.value, printed.spread) == (90.05, 0.91)
+    assert difference.value == pytest.approx(measured.value - 90.05)
+    assert row.cells[6].words == "direction only"
+    assert row.cells[7].words == "1, T-SVDNet_part"
+    assert "does not say how many runs" in table.sentences
+
+
+def test_reported_gives_verdicts_in_tier_paper_only(tmp_path: Path):
+    for seed, value in enumerate((89.95, 90.05, 90.15)):
+        write_run(tmp_path, "tsvdnet", "mm", seed, tier="paper", accuracy=value, generated=())
+    for seed, value in enumerate((79.95, 80.05, 80.15)):
+        write_run(tmp_path, "tsvdnet", "mt", seed, tier="paper", accuracy=value, generated=())
+    for seed, value in enumerate((97.0, 98.6, 99.8)):
+        write_run(tmp_path, "tsvdnet", "up", seed, tier="paper", accuracy=value, generated=())
+    verdicts = {r.cells[1].words: r.cells[6].words for r in tables.reported(records.load(tmp_path), "digits").rows}
+    assert verdicts == {
+        "→ mm": "reproduced", "→ mt": "differs", "→ up": "undecided",
+        "→ sv": "not measured", "→ syn": "not measured", "Avg": "not measured",
+    }  # fmt: skip
+
+
+def test_averages_lists_the_eleven_wrong_ones_without_any_record():
+    table = tables.make("averages", pd.DataFrame(), "digits")
+    assert len(table.rows) == 11
+    assert table.rows[0].cells[-1].value == pytest.approx(1.26)
+
+
+def test_domainnet_prints_one_decimal_as_the_paper_does(tmp_path: Path):
+    write_study(tmp_path, ["dann"], suite="domainnet", generated=())
+    table = tables.comparison(records.load(tmp_path), "domainnet")
+    assert table.columns[1].decimals == 1
+    assert "w/o" not in "".join(c.title for c in table.columns)
+
+
+def test_gains_are_paired_differences_to_source_only_bn(tmp_path: Path):
+    write_study(tmp_path, ["source-only:bn", "dann"], seeds=(0, 1, 2))
+    frame = records.load(tmp_path)
+    table = tables.gains(frame, "digits")
+    (row,) = table.rows
+    cells = dict(zip([column.key for column in table.columns], row.cells, strict=True))
+    scores = frame.pivot(index="seed", columns=["method", "target"], values="last").astype(float)
+    for target in ("mm", "sv"):
+        difference = scores["dann", target] - scores["source-only", target]
+        wanted = scipy.stats.t.interval(0.95, 2, difference.mean(), difference.sem())
+        assert cells[target].value == pytest.approx(difference.mean())
+        assert (cells[f"{target}_interval"].low, cells[f"{target}_interval"].high) == pytest.approx(wanted)
+        assert (cells[target].mark == "best") == (wanted[0] > 0)
+    assert cells["average"].value == pytest.approx((scores["dann"] - scores["source-only"]).mean().mean())
+    with pytest.raises(UserError, match="compares with source-only:bn"):
+        tables.gains(frame[frame["method"] == "dann"], "digits")
