@@ -89,8 +89,10 @@ def latex(table: Table) -> str:
     """The float (or floats): caption, panels, footnotes. The needed packages stand in a comment on top."""
     table = _printed(table)
     columns = [_shape(table, j) for j in range(len(table.columns))]
-    if sum(shape.width for shape in columns) > TEXT_WIDTH:  # long names in two lines leave room for the numbers
-        columns[0] = _shape(table, 0, wrap=_WRAP // 2)
+    numbers = sum(shape.width for shape in columns[1:])
+    if columns[0].width + numbers > TEXT_WIDTH:  # long names in two lines leave room for the numbers
+        room = int((TEXT_WIDTH - numbers - _GAP) / _CHARACTER)
+        columns[0] = _shape(table, 0, wrap=max(_WRAP // 2, min(_WRAP, room)))
     narrow = sum(shape.width for shape in columns) <= COLUMN_WIDTH
     panels = _panels(columns, COLUMN_WIDTH if narrow else TEXT_WIDTH)
     star = "" if narrow else "*"
@@ -224,7 +226,8 @@ def _head(column: Column, shape: _Shape) -> str:
 
 def _cell(column: Column, cell: Cell, shape: _Shape) -> str:
     if column.style == "interval" and not math.isnan(cell.low):
-        return f"$[{cell.low:.{column.decimals}f}, {cell.high:.{column.decimals}f}]$"
+        low, high = (number(end, column.decimals).replace("−", "-") for end in (cell.low, cell.high))
+        return f"$[{low}, {high}]$"
     if not column.numeric:
         return escape(cell_text(column, cell))
     if not cell.measured:

@@ -141,3 +141,10 @@ def test_latex_compiles_in_a_two_column_article_and_fits(kind: str, frame: pd.Da
     keep = os.environ.get("BENCHMARK_KEEP_PDF")
     if keep:
         shutil.copy(tmp_path / "a.pdf", Path(keep) / f"{kind}.pdf")
+
+
+def test_an_end_that_rounds_to_zero_has_no_sign_in_any_form():
+    columns = (Column("name", "Name"), Column("ci", "95 %", "interval"))
+    table = Table("gains", "T", columns, (Row((words("x"), Cell(low=-0.001, high=3.86))),))
+    for text in (table.latex(), table.markdown(), table.html()):
+        assert "[0.00, 3.86" in text.replace("\\[", "[")
