@@ -17,6 +17,7 @@ from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
 from benchmark.spec import load_suite
+from benchmark.tables import scores
 
 QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
@@ -46,8 +47,10 @@ def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> lis
 
 
 def with_artifacts(done: pd.DataFrame, wanted: Sequence[str]) -> set[str]:
-    """The folders of the runs that the words of `--artifacts` name."""
+    """The folders of the runs that the words of `--artifacts` name; a row is a method as it comes, without changes."""
     rows = done.method + done.preset.map(lambda preset: f":{preset}" if preset else "")
+    pairs = zip(done.overrides.fillna("{}"), done.tuned.fillna(""), strict=True)
+    rows = rows.mask([bool(scores.changes(overrides, tuned)) for overrides, tuned in pairs], "")
     kept: set[str] = set()
     for word in wanted:
         chosen = done[(rows == word) | (rows + "@" + done.target == word) | (word == "all")]

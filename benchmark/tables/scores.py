@@ -68,8 +68,7 @@ class Entry:
     @property
     def changes(self) -> dict[str, Any]:
         """Its own overrides, without the tuned values."""
-        tuned = self.tuned.partition(":")[2].split(",")
-        return {key: value for key, value in json.loads(self.own).items() if key not in tuned}
+        return changes(self.own, self.tuned)
 
     def row(self, *cells: Cell, notes: Sequence[str] = ()) -> Row:
         """A table row with its label first."""
@@ -87,6 +86,13 @@ class Entry:
             kept = self.done[["run_id", "seed", "target", "sources", "final_unsup"]]
             self._scores[rule] = kept.assign(score=self.done[rule].astype(float))
         return self._scores[rule]
+
+
+def changes(overrides: str, tuned: str) -> dict[str, Any]:
+    """What overrides (as JSON) change of a method: all but the settings of the run and the keys that `tuned` lists."""
+    keys = tuned.partition(":")[2].split(",")
+    pairs = json.loads(overrides).items()
+    return {key: value for key, value in pairs if key not in keys and not key.startswith("run.")}
 
 
 def entries(runs: pd.DataFrame) -> list[Entry]:
