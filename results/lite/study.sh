@@ -2,6 +2,7 @@
 # The lite study, block by block, on two cores. Every block can be stopped and called again; what is done is not done twice.
 #   bash results/lite/study.sh DATA_ROOT [block …]      blocks: 0 a b c d e f m l; without any: all, in this order
 # Then: python -m benchmark publish lite --results runs/lite --artifacts tsvdnet@mm
+#       python -m benchmark publish others --results runs/others                  (block d)
 #       python -m benchmark publish mdda-stages --results runs/mdda-stages        (block m)
 #       python -m benchmark publish long --results runs/long                      (block l)
 set -euo pipefail
@@ -41,7 +42,8 @@ for block in $blocks; do
            prox=code,exact repeat_top=true aux_every=16 a_init=random; do  # the last five act through A alone
            digits --targets mm,sv --seeds 0-2 --methods tsvdnet --set tsvdnet.$choice
        done ;;
-    d) digits --methods coral,adda,jan,rtn,mdan,dctn --seeds 0 ;;
+    d) "$python" -m benchmark run --suite digits "${small[@]}" --set run.updates=600 --results runs/others --seeds 0 \
+        --methods source-only,source-only:bn,coral,adda,jan,rtn,mdan,dctn ;;  # nobody tuned the six, so nobody is tuned here
     e) frozen --methods $card,source-only:bn --seeds 0-2
        frozen --methods tsvdnet --targets A,S --seeds 0-2 --set tsvdnet.unit_scale=16  # why T-SVDNet is low here
        frozen --methods source-only --standards single-best --seeds 0-2 ;;             # why MDDA is
