@@ -13,8 +13,8 @@ $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; say PYTHON=python3.11 make …"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "The module venv is missing. Type: apt-get install python3-venv"; exit 2; }
 	@echo "Installing into $(VENV): torch and its companions, a few minutes the first time."
-	@$(BIN)/pip install --quiet --upgrade pip
-	@$(BIN)/pip install --quiet -e '.[dev,frozen,export]'
+	@$(BIN)/pip install -qq --upgrade pip
+	@$(BIN)/pip install -qq -e '.[dev,frozen,export]'
 	@touch $@
 
 setup: $(VENV)/installed ## the environment
