@@ -52,7 +52,8 @@ for block in $blocks; do
        digits --methods mdda --targets sv,syn --seeds 0-2 --stage-budget full
        frozen --methods mdda --seeds 0-2 --stage-budget full ;;
     l) runs=runs/long updates=1500  # does the tier's own budget change the order of the rows?
-       digits --methods source-only:bn,tsvdnet:e,tsvdnet --targets mm,sv --seeds 0-2 ;;
+       digits --methods source-only:bn,tsvdnet:e,tsvdnet --targets mm,sv --seeds 0-2
+       frozen --methods source-only:bn,tsvdnet --targets S --seeds 0-2 --set run.updates=200 --set run.eval_points=5 ;;
     *) echo "There is no block $block; there are 0 a b c d e f m l."; exit 2 ;;
     esac
 done
