@@ -1,7 +1,8 @@
 """The evaluator: the only place where the target's labels live.
 
-At each evaluation point it scores the target test set exactly once an image, the held-out source images, the
-label-free score, the pseudo labels of the last updates, and the probes that compare all methods with one kernel.
+At each evaluation point it scores the target test set exactly once an image, the held-out source images, the label-free
+validators, the pseudo labels of the last updates, and the probes that compare all methods with one kernel: twice, with
+the batch-norm statistics of the training loop and with those of target training images.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmark import validators
 from benchmark.data.base import Dataset, ImageSet, send
 from benchmark.data.batches import hold_out
 from benchmark.networks import seed_of
 from benchmark.spec import RunSpec, TierSettings
+from benchmark.statistics import target_statistics
 from methods.contract import Method
 from tsvdnet.prototypes import gaussian_similarity
 from tsvdnet.tensor import rotate, tensor_nuclear_norm
 
 PROBE_IMAGES = 200  # a domain, at evaluation points
+DEV_IMAGES = 200  # held-out images of each source that DEV weighs
+STATISTICS_PART = 125  # images whose batch statistics are taken together; the parts are averaged
 ARTIFACT_IMAGES = 300  # a domain, at the end
 EFFECTIVE_GAMMA = 0.05 * 2048**0.5  # the released kernel on unit features, whatever the width (2.263)
 NOISE = (0.0, 0.1, 0.5, 1.0)  # r of the paper's uncertainty figure
@@ -39,6 +44,7 @@ class Evaluator:
         self._held = {s: self._held_out(s) for s in spec.sources if s != spec.target or len(spec.sources) == 1}
         pool, _ = hold_out(len(self._target.train), settings.val_images, spec.target)
         self._unsup = _sample(pool, settings.unsup_images, "unsup", spec.target)
+        self._statistics = _sample(pool, settings.statistics_images, "statistics", spec.target)
         self._target_pool = pool
 
     def _held_out(self, id: str) -> ImageSet:
@@ -46,20 +52,35 @@ class Evaluator:
         return train.subset(hold_out(len(train), self._settings.val_images, id)[1])
 
     def row(self, method: Method) -> dict[str, Any]:
-        """The label-dependent and label-free scores of one evaluation point."""
-        correct, total = self._score(method, self._target.test)
-        held = [self._score(method, images) for images in self._held.values()]
+        """The scores of one evaluation point, from the same weights with the loop's statistics and with the target's."""
+        scores = self.scores(method)
+        with target_statistics(method, self._statistics_batches()) as changed:
+            other = self.scores(method) if changed else scores
+        return {**scores, "statistics": {"target": other}}
+
+    def scores(self, method: Method) -> dict[str, Any]:
+        """The label-dependent and label-free scores of a method as it stands."""
+        correct, total = self._score(self._predictions(method, self._target.test), self._target.test)
+        held = {id: self._predictions(method, images) for id, images in self._held.items()}
+        right = [self._score(p, self._held[id]) for id, p in held.items()]
+        p = torch.cat([method.predict(x) for x in self._batches(self._target.train, self._unsup)]).double()
         return {
             "target": 100.0 * int(correct.sum()) / int(total.sum()),
             "per_class": [100.0 * int(c) / int(n) if n else None for c, n in zip(correct, total, strict=True)],
-            "source_val": 100.0 * sum(int(c.sum()) for c, _ in held) / sum(int(n.sum()) for _, n in held),
-            "unsup": self._unsup_score(method),
+            "source_val": 100.0 * sum(int(c.sum()) for c, _ in right) / sum(int(n.sum()) for _, n in right),
+            "unsup": validators.mutual_information(p),
+            "snd": validators.neighbourhood_density(p),
+            "bnm": validators.nuclear_norm(p),
+            "dev": self._dev_score(method, held),
             "probes": self.probes(method),
         }
 
-    def _score(self, method: Method, images: ImageSet) -> tuple[Tensor, Tensor]:
-        """Correct predictions and images by class, each image exactly once."""
-        predicted = torch.cat([method.predict(x).argmax(1) for x in self._batches(images)]).cpu()
+    def _predictions(self, method: Method, images: ImageSet) -> Tensor:
+        """(N,) the most probable class of each image, exactly once an image."""
+        return torch.cat([method.predict(x).argmax(1) for x in self._batches(images)]).cpu()
+
+    def _score(self, predicted: Tensor, images: ImageSet) -> tuple[Tensor, Tensor]:
+        """Correct predictions and images by class."""
         total = torch.bincount(images.labels, minlength=self.num_classes)
         return torch.bincount(images.labels[predicted == images.labels], minlength=self.num_classes), total
 
@@ -68,10 +89,27 @@ class Evaluator:
         for part in order.split(250):
             yield self._data.preprocess.eval(images.take(part), self._device)
 
-    def _unsup_score(self, method: Method) -> float:
-        """H(mean p) − mean H(p) in nats on target training images: confident and diverse is high. No label is read."""
-        p = torch.cat([method.predict(x) for x in self._batches(self._target.train, self._unsup)]).double()
-        return float(_entropy(p.mean(0)) - _entropy(p).mean())
+    def _statistics_batches(self) -> Iterator[Tensor]:
+        """The target training images that statistics at test are estimated on, in parts of equal size. No label is read."""
+        count = max(1, len(self._statistics) // STATISTICS_PART)
+        size = len(self._statistics) // count
+        for part in self._statistics[: size * count].split(size):
+            yield self._data.preprocess.eval(self._target.train.take(part), self._device)
+
+    def _dev_score(self, method: Method, held: Mapping[str, Tensor]) -> float | None:
+        """−(the target's risk, estimated from held-out source images by importance weights); None without features."""
+        features, errors = [], []
+        for id, predicted in held.items():
+            images = self._held[id]
+            places = _sample(torch.arange(len(images)), DEV_IMAGES, "dev", id)
+            features.append(self._embedded(method, images, places))
+            errors.append((predicted[places] != images.labels[places]).double())
+        features.append(self._embedded(method, self._target.train, self._unsup))
+        if any(f is None for f in features):
+            return None
+        *sources, target = [f for f in features if f is not None]
+        weights = validators.importance(torch.cat(sources), target, seed_of("dev"))
+        return -validators.weighted_risk(torch.cat(errors), weights)
 
     def pseudo(self, labels: Tensor, t: int) -> Tensor:
         """(3,) batch size, assigned, correct: pseudo labels of batch t of the target against the truth."""
@@ -118,10 +156,13 @@ class Evaluator:
     def _features(self, method: Method, id: str, count: int) -> tuple[Tensor, Tensor] | None:
         test = self._data.domains[id].test
         places = _sample(torch.arange(len(test)), count, "probe", id)
-        parts = [method.features(x) for x in self._batches(test, places)]
-        if any(p is None for p in parts):
-            return None
-        return torch.cat([p.cpu() for p in parts if p is not None]), test.labels[places]
+        found = self._embedded(method, test, places)
+        return None if found is None else (found, test.labels[places])
+
+    def _embedded(self, method: Method, images: ImageSet, places: Tensor) -> Tensor | None:
+        """(N, F) features of the images at `places`, on the CPU; None for a method without a single feature space."""
+        parts = [method.features(x) for x in self._batches(images, places)]
+        return None if any(p is None for p in parts) else torch.cat([p.cpu() for p in parts if p is not None])
 
     def artifacts(self, method: Method) -> dict[str, np.ndarray]:
         """What the figures need, small: features and labels, similarity matrices, σ by sample and under noise."""
@@ -166,10 +207,6 @@ def _sample(pool: Tensor, count: int, *key: str) -> Tensor:
     """At most `count` places of `pool`, seeded by name, in order."""
     order = torch.randperm(len(pool), generator=torch.Generator().manual_seed(seed_of(*key)))
     return pool[order[:count].sort().values]
-
-
-def _entropy(p: Tensor) -> Tensor:
-    return -(p * p.clamp(min=1e-12).log()).sum(-1)
 
 
 def _correlation(a: Tensor, b: Tensor) -> float:

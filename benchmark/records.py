@@ -24,20 +24,24 @@ from benchmark import schema
 from benchmark.claim import is_stale
 from benchmark.errors import UserError
 from benchmark.files import read_bytes, read_json, read_object, replacing, shown, write_json, write_text
-from benchmark.selection import RULES
+from benchmark.selection import RULES, STATISTICS, VALIDATORS, column_of
 from benchmark.spec import RunSpec, canonical_json
 
 FORMAT = 1
+# accuracies by rule and the validators' scores at the last point: `last`, `final_unsup`, … with the statistics that the
+# loop leaves behind, `target_last`, `target_final_unsup`, … with those of target training images
+ACCURACIES = [column_of(rule, statistics) for statistics in STATISTICS for rule in RULES]
+FINAL = [column_of(f"final_{validator}", statistics) for statistics in STATISTICS for validator in VALIDATORS]
 COLUMNS = [
     "run_id", "suite", "tier", "method", "preset", "standard", "target", "split",
-    "seed", "status", "last", "source_val", "unsup", "oracle", "updates", "seconds",
+    "seed", "status", *ACCURACIES, *FINAL, "updates", "seconds",
     "images_per_s", "commit", "data_fingerprint", "sources", "title", "revision", "protocol", "tuned",
     "threads", "overrides", "passes", "cpu_seconds", "peak_memory_mb", "reason", "path", "generated",
-    "note", "dirty", "warnings", "eval_points", "weights", "final_unsup", "a_zero",
+    "note", "dirty", "warnings", "eval_points", "weights", "target_share", "a_zero",
 ]  # fmt: skip
 WHOLE = ("seed", "updates", "protocol", "threads", "eval_points")
 YES_NO = ("dirty", "a_zero")
-REAL = (*RULES, "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb", "final_unsup")
+REAL = (*ACCURACIES, *FINAL, "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb", "target_share")
 TYPES = {
     **dict.fromkeys([*(c for c in COLUMNS if c != "path"), "stamp", "place"], "str"),
     **dict.fromkeys(WHOLE, "Int64"),
@@ -166,13 +170,21 @@ def read_curve(directory: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def final_unsup(directory: Path) -> float:
-    """H(mean p) − mean H(p) at the last evaluation point of a finished run; NaN when its curve does not say it."""
+def final_scores(directory: Path) -> dict[str, float]:
+    """The validators' scores at the last evaluation point of a finished run, by column; what its curve lacks is left out."""
     try:
         row = json.loads(read_bytes(directory / "curve.jsonl").rstrip(b"\n").rpartition(b"\n")[2])
     except (OSError, ValueError, RecursionError):
-        return float("nan")
-    return float("nan") if schema.row_fault(row) else float(row["unsup"])
+        return {}
+    if schema.row_fault(row):
+        return {}
+    points = {"running": row, **row.get("statistics", {})}
+    return {
+        column_of(f"final_{validator}", statistics): float(points[statistics][validator])
+        for statistics in STATISTICS
+        for validator in VALIDATORS
+        if points.get(statistics, {}).get(validator) is not None
+    }
 
 
 def write_curve(directory: Path, rows: list[dict[str, Any]]) -> None:
@@ -262,7 +274,7 @@ def _row(directory: Path) -> dict[str, Any] | None:
     except UserError as error:
         return {**row, "status": "damaged", "reason": str(error)}
     if record is not None:
-        return {**record_row(record.document), "final_unsup": final_unsup(directory)}
+        return {**record_row(record.document), **final_scores(directory)}
     if not os.path.lexists(directory / "spec.json"):
         return None
     if fault:
@@ -294,7 +306,10 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
     cost, provenance, data = document["cost"], document["provenance"], document["data"]
     zero = document.get("diagnostics", {}).get("a_zero_whole_run")
     row = _spec_row(document["spec"], document["run_id"])
-    row.update({rule: float(document["accuracy"][rule]) for rule in RULES})
+    scored = {"running": document, **document.get("statistics", {})}
+    for statistics in STATISTICS:
+        accuracy = scored.get(statistics, {}).get("accuracy", {})
+        row.update({column_of(rule, statistics): accuracy.get(rule) for rule in RULES})
     for key in ("updates", "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb"):
         row[key] = cost.get(key)
     row.update(
@@ -310,6 +325,7 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
         warnings=json.dumps(document.get("warnings") or []),
         eval_points=cost.get("eval_points"),
         weights=document.get("weights"),
+        target_share=data.get("target_share"),
         a_zero=None if zero is None else bool(zero),
     )
     return row

@@ -30,6 +30,8 @@ from benchmark.meter import Meter, NotFinite, check_finite
 from benchmark.networks import seed_of
 from benchmark.provenance import commit, provenance
 from benchmark.records import Record
+from benchmark.selection import accuracies, scores, selected
+from benchmark.share import target_share
 from benchmark.spec import Resolved, RunSpec, canonical_json, resolve, settings_json
 from benchmark.speed import keep_freed_memory
 from benchmark.stages import Stage, divide
@@ -382,8 +384,6 @@ class Run:
 
     def document(self) -> dict[str, Any]:
         """Everything a reader of the run should know."""
-        from benchmark.selection import RULES, accuracies, select
-
         last = self.curve[-1]
         images = self.total * self.settings.batch * (len(self.spec.sources) + 1)
         if last["diagnostics"].get("a_zero_whole_run"):
@@ -398,20 +398,19 @@ class Run:
             "revision": method_revision(self.spec.method),
             "title": self.method.title or type(self.method).__name__,
             "tuned": self.spec.tuned,
-            "accuracy": accuracies(self.curve),
-            "selected": {rule: select(self.curve, rule)["update"] for rule in RULES},
-            "per_class": last["per_class"],
+            **self.scored("running"),
+            "statistics": {kind: self.scored(kind) for kind in last["statistics"]},
             "classes": self.classes,
             "losses": last["losses"],
             "pseudo": last["pseudo"],
             "diagnostics": last["diagnostics"],
-            "probes": last["probes"],
             "weights": state_hash(self.method),
             "data": {
                 "fingerprint": self.dataset.fingerprint,
                 "note": self.dataset.note,
                 "generated": self.dataset.generated,
                 "target_forwarded": bool(self.method.forwards_target),
+                "target_share": target_share(self.resolved),
             },
             "cost": {
                 **self.usage.read(),
@@ -423,6 +422,16 @@ class Run:
             },
             "provenance": {**provenance(str(self.device), self.spec.threads), "restarts": self.claim.restarts},
             "warnings": self.warnings,
+        }
+
+    def scored(self, statistics: str) -> dict[str, Any]:
+        """What the curve says with these statistics at test."""
+        last = scores(self.curve[-1], statistics)
+        return {
+            "accuracy": accuracies(self.curve, statistics),
+            "selected": selected(self.curve, statistics),
+            "per_class": last["per_class"],
+            "probes": last["probes"],
         }
 
     def fail(self, error: Exception) -> None:

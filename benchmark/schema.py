@@ -53,12 +53,24 @@ class Spec(_Part):
 
 
 class Accuracy(_Part):
-    """Target-test accuracy by selection rule."""
+    """Target-test accuracy by selection rule; protocol 1 had fewer rules."""
 
     last: Percent
     source_val: Percent
     unsup: Percent
+    snd: Percent | None = None
+    bnm: Percent | None = None
+    dev: Percent | None = None
     oracle: Percent
+
+
+class Scored(_Part):
+    """What a record says of one kind of statistics at test."""
+
+    accuracy: Accuracy
+    selected: dict[Text, Count] = {}
+    per_class: list[Percent | None] = []
+    probes: dict[Text, Any] = {}
 
 
 class Cost(_Part):
@@ -81,6 +93,7 @@ class Data(_Part):
     note: Text = ""
     generated: list[Text] = []
     target_forwarded: bool = False
+    target_share: Annotated[float, Field(ge=0, le=1)] | None = None  # in the batch-norm statistics that the loop leaves
 
 
 class Provenance(_Part):
@@ -121,6 +134,7 @@ class Document(_Part):
     pseudo: dict[Text, Number | None] = {}
     diagnostics: dict[Text, Any] = {}
     probes: dict[Text, Any] = {}
+    statistics: dict[Text, Scored] = {}  # by statistics at test; those of the loop stand above
     weights: Text = ""
     cost: Cost
     data: Data
@@ -129,19 +143,28 @@ class Document(_Part):
     hashes: Hashes
 
 
-class Row(_Part):
-    """A line of curve.jsonl."""
+class Scores(_Part):
+    """An evaluation point under one kind of statistics at test."""
 
-    update: Count
     target: Percent
     source_val: Percent
     unsup: Number
+    snd: Number | None = None
+    bnm: Number | None = None
+    dev: Number | None = None
+    per_class: list[Percent | None] = []
+    probes: dict[Text, Any] = {}
+
+
+class Row(Scores):
+    """A line of curve.jsonl: the scores with the loop's own statistics, and what the loop knows."""
+
+    update: Count
+    statistics: dict[Text, Scores] = {}
     progress: Number = 0.0
     stage: Text = ""
-    per_class: list[Percent | None] = []
     losses: dict[Text, Number | None] = {}
     pseudo: dict[Text, Number | None] = {}
-    probes: dict[Text, Any] = {}
     diagnostics: dict[Text, Any] = {}
 
 

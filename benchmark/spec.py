@@ -92,6 +92,7 @@ class TierSettings(_Strict):
     eval_points: int = Field(default=10, ge=1, le=1000)
     val_images: int = Field(default=500, ge=1)  # held out of each source's train split, for the rule source-val
     unsup_images: int = Field(default=500, ge=1)  # target training images that the rule unsup looks at
+    statistics_images: int = Field(default=1000, ge=2)  # target training images for the statistics `target` at test
     augment: bool = False
     batch_norm: Literal["per-domain", "pooled"] = "per-domain"
     stage_budget: Literal["shared", "full"] = "shared"

@@ -15,7 +15,7 @@ import pytest
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.run import execute
-from benchmark.selection import accuracies, normalise, select
+from benchmark.selection import accuracies, column_of, normalise, selected
 from benchmark.spec import canonical_json
 from tests.synthetic import write_run, write_study
 from tests.tiny import tiny
@@ -158,10 +158,30 @@ def test_a_torn_last_line_of_a_curve_is_left_out(study: Path, tmp_path: Path) ->
 
 def test_selection_rules_pick_from_one_curve() -> None:
     curve = [
-        {"update": 1, "target": 50.0, "source_val": 90.0, "unsup": 0.1},
-        {"update": 2, "target": 70.0, "source_val": 80.0, "unsup": 0.2},
-        {"update": 3, "target": 60.0, "source_val": 90.0, "unsup": 0.3},
+        {"update": 1, "target": 50.0, "source_val": 90.0, "unsup": 0.1, "snd": 3.0, "bnm": None},
+        {"update": 2, "target": 70.0, "source_val": 80.0, "unsup": 0.2, "snd": 4.0, "bnm": 0.2},
+        {"update": 3, "target": 60.0, "source_val": 90.0, "unsup": 0.3, "snd": 2.0, "bnm": 0.1},
     ]
-    assert accuracies(curve) == {"last": 60.0, "source_val": 50.0, "unsup": 60.0, "oracle": 70.0}
-    assert select(curve, "source_val")["update"] == 1  # of equal rows the earliest
+    assert accuracies(curve) == {
+        "last": 60.0, "source_val": 50.0, "unsup": 60.0, "snd": 70.0, "bnm": 70.0, "dev": None, "oracle": 70.0,
+    }  # fmt: skip
+    chosen = selected(curve)
+    assert chosen["source_val"] == 1  # of equal rows the earliest
+    assert "dev" not in chosen  # no point has that score
     assert normalise("source-val") == "source_val"
+
+
+def test_both_statistics_of_a_curve_go_by_the_same_rules() -> None:
+    points = [(50.0, 60.0), (70.0, 55.0)]
+    curve = [{"update": i, "target": a, "statistics": {"target": {"target": b}}} for i, (a, b) in enumerate(points)]
+    assert (accuracies(curve)["oracle"], accuracies(curve, "target")["oracle"]) == (70.0, 60.0)
+    assert (selected(curve)["oracle"], selected(curve, "target")["oracle"]) == (1, 0)
+    assert (column_of("last", "running"), column_of("last", "target")) == ("last", "target_last")
+
+
+def test_a_record_of_the_first_protocol_is_read_and_says_nothing_of_the_target_s_statistics(tmp_path: Path) -> None:
+    write_run(tmp_path, protocol=1)
+    row = records.load(tmp_path).iloc[0]
+    assert row["status"] == "done"
+    assert row["last"] > 0
+    assert row[["target_last", "snd", "final_snd", "target_final_unsup"]].isna().all()
