@@ -181,6 +181,7 @@ class Run:
         self.times: list[float] = []
         self.handed_out = [0]
         self.warnings: list[str] = []
+        self.share = target_share(resolved)
         self.last_checkpoint = self.last_beat = time.monotonic()
 
     def _stream(self, id: str, *, labelled: bool) -> Stream:
@@ -410,7 +411,7 @@ class Run:
                 "note": self.dataset.note,
                 "generated": self.dataset.generated,
                 "target_forwarded": bool(self.method.forwards_target),
-                "target_share": target_share(self.resolved),
+                "target_share": self.share,
             },
             "cost": {
                 **self.usage.read(),

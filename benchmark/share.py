@@ -33,18 +33,16 @@ def target_share(resolved: Resolved) -> float | None:
     sources = 1 if spec.standard == "combined" else len(spec.sources)
     own = spec.standard == "upper-bound"  # its labelled images are the target's
     values = tuple(dataclasses.asdict(resolved.hparams).items())
-    return _share(resolved.method, values, sources, own, settings.batch_norm)  # type: ignore[arg-type]  # classes hash
+    try:
+        return _share(resolved.method, values, sources, own, settings.batch_norm)  # type: ignore[arg-type]  # classes hash
+    except Exception:  # a user's method may want real pictures; a run must not fail over a footnote
+        return None
 
 
 @lru_cache(maxsize=256)
-def _share(
-    cls: type[Method], values: tuple[tuple[str, Any], ...], sources: int, own: bool, batch_norm: str
-) -> float | None:
-    try:
-        with torch.random.fork_rng():
-            return round(_measure(cls, cls.HParams(**dict(values)), sources, float(own), batch_norm), 4)
-    except Exception:  # a user's method may want real pictures; a run must not fail over a footnote
-        return None
+def _share(cls: type[Method], values: tuple[tuple[str, Any], ...], sources: int, own: bool, batch_norm: str) -> float:
+    with torch.random.fork_rng():
+        return round(_measure(cls, cls.HParams(**dict(values)), sources, float(own), batch_norm), 4)
 
 
 def _measure(cls: type[Method], hparams: Any, sources: int, mark: float, batch_norm: str) -> float:

@@ -12,6 +12,7 @@ import torch
 
 from benchmark import data, records
 from benchmark.run import Interrupted, Record, RunFailed, divide, execute
+from benchmark.selection import RULES, VALIDATORS
 from methods.contract import registry
 from tests.tiny import tiny
 
@@ -31,7 +32,9 @@ def test_a_run_leaves_one_whole_record(tmp_path: Path) -> None:
     assert record.run_id == tiny().run_id
     assert record["cost"]["updates"] == 20
     assert record["data"]["target_forwarded"] is False
-    assert set(record.accuracy) == {"last", "source_val", "unsup", "oracle"}
+    assert set(record.accuracy) == set(RULES)
+    assert record["data"]["target_share"] == 0.0
+    assert set(record["statistics"]["target"]["accuracy"]) == set(RULES)
     assert record.accuracy["oracle"] == max(row["target"] for row in record.curve)
     assert record.accuracy["last"] == record.curve[-1]["target"]
     assert all(np.isfinite(v) for v in record["losses"].values())
@@ -97,6 +100,9 @@ def test_permuting_all_target_labels_leaves_every_weight_bit_identical(
     monkeypatch.setattr(data, "load", permuted)
     lied = execute(tiny(method, target="up"), results=tmp_path / "lied")
     assert lied["weights"] == honest["weights"]
+    for mine, theirs in zip(honest.curve, lied.curve, strict=True):  # the statistics read no label either
+        for validator in VALIDATORS:
+            assert mine["statistics"]["target"][validator] == theirs["statistics"]["target"][validator]
     assert loaded
     if (
         method == "source-only"
