@@ -12,6 +12,7 @@ from benchmark.errors import UserError
 from benchmark.publish import documents, quoted, rendered
 from benchmark.run import execute
 from benchmark.spec import RunSpec
+from methods.contract import method_revision
 
 
 @dataclass(frozen=True)
@@ -28,20 +29,33 @@ def rerun(directory: Path, *, data_root: Path | None, device: str = "cpu", watch
     record = records.read(directory)
     if record is None:
         raise UserError(f"{directory} has no record yet: only a finished run can be verified.")
+    check_revision(record)
     spec = RunSpec.from_json(record["spec"])
     with tempfile.TemporaryDirectory(prefix="verify-") as folder:
         again = execute(spec, results=folder, data_root=data_root, device=device, watch=watch)
         same_machine = again["provenance"]["hardware"] == record["provenance"]["hardware"]
         note = "" if same_machine else " (another kind of machine: small differences are expected)"
-        checks = {
-            "accuracies": (record["accuracy"], again["accuracy"]),
-            "curve": (record.curve, again.curve),
+        accuracy = {rule: again["accuracy"][rule] for rule in record["accuracy"]}
+        curve = [{k: row[k] for k in old} for old, row in zip(record.curve, again.curve, strict=False)]
+        checks = {  # a later protocol says more of a run: what the record says must be the same
+            "accuracies": (record["accuracy"], accuracy),
+            "curve": (record.curve, curve),
             "weights": (record["weights"], again["weights"]),
         }
         return [
             Finding(f"{record.run_id} {name}", old == new, ("the same bits" if old == new else f"different{note}"))
             for name, (old, new) in checks.items()
         ]
+
+
+def check_revision(record: records.Record) -> None:
+    """Only the revision that made a record can make it again."""
+    now = method_revision(record["spec"]["method"])
+    if record["revision"] != now:
+        raise UserError(
+            f"{record.run_id} was made by revision {record['revision']} of {record['spec']['method']}, this is revision "
+            f"{now}: its numbers moved since. Type: git checkout {record['provenance']['commit'][:12]}"
+        )
 
 
 def published(study: Path) -> list[Finding]:

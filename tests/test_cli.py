@@ -14,6 +14,7 @@ import pytest
 
 from benchmark import records
 from benchmark.__main__ import main
+from tests.synthetic import write_run
 from tests.tiny import ARGUMENTS
 
 ROOT = Path(__file__).parent.parent
@@ -124,6 +125,17 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_verify_runs_again_and_compares_bit_by_bit(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     findings = json.loads(say(capsys, "verify", "random", "--results", str(finished), "--json"))
     assert {f["words"] for f in findings} == {"the same bits"}
+
+
+def test_verify_says_which_commit_can_make_a_record_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_id = write_run(tmp_path, "dan", revision="0").name
+    results = ["--results", str(tmp_path)]
+    assert main(["verify", run_id, *results]) == 2
+    words = " ".join(capsys.readouterr().err.split())
+    assert "was made by revision 0 of dan" in words
+    assert "git checkout 0123456789ab" in words
+    assert main(["verify", "random", *results]) == 2
+    assert "of a method as it is now" in " ".join(capsys.readouterr().err.split())
 
 
 def test_publish_renders_and_verify_notices_a_stale_table(

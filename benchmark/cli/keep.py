@@ -35,6 +35,7 @@ def verify(
     from benchmark import records
     from benchmark import verify as verification
     from benchmark.errors import UserError
+    from methods.contract import method_revision
 
     findings: list[verification.Finding] = []
     if published or not run:
@@ -49,8 +50,11 @@ def verify(
         if run == "random":
             frame = records.load(results)
             done = frame[frame.status == "done"]
+            done = done[
+                [revision == method_revision(m) for m, revision in zip(done.method, done.revision, strict=True)]
+            ]
             if done.empty:
-                raise UserError(f"There is no finished run in {results}.")
+                raise UserError(f"There is no finished run in {results} of a method as it is now.")
             run = str(done.sample(1).iloc[0].run_id)
         directory, _ = find_run(results, run)
         if not json:
