@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from benchmark import networks
 from benchmark.speed import needs_compiler
+from benchmark.stages import divide
 
 if TYPE_CHECKING:
     from benchmark.spec import Resolved
@@ -50,6 +51,7 @@ class Task:
         network: NetworkSpec,
         optimiser: OptimiserSpec,
         budget: int,
+        stage_budget: str = "shared",
         seed: int,
         batch_size: int = 32,
         device: str | torch.device = "cpu",
@@ -60,7 +62,7 @@ class Task:
     ) -> None:
         self.num_classes, self.num_sources = num_classes, num_sources
         self.network, self.optimiser_spec = network, optimiser
-        self.budget, self.seed, self.batch_size = budget, seed, batch_size
+        self.budget, self.stage_budget, self.seed, self.batch_size = budget, stage_budget, seed, batch_size
         self.device = torch.device(device)
         self.lr_scale, self.batch_norm, self.compile = lr_scale, batch_norm, compile
         if compile:
@@ -116,6 +118,10 @@ class Task:
 
     # -- training -----------------------------------------------------------------------------------------------
 
+    def updates(self, stages: list[tuple[str, float]], name: str) -> int:
+        """How many updates the stage `name` of a method's `stages` has: what a rate or a schedule counts."""
+        return next(s.stop - s.start for s in divide(stages, self.budget, self.stage_budget) if s.name == name)
+
     def optimiser(
         self, params: nn.Module | Iterable[Any], group: str = "extractor", **changes: Any
     ) -> torch.optim.Optimizer:
@@ -163,6 +169,7 @@ def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path
             s.optimiser.momentum,
         ),
         budget=s.updates,
+        stage_budget=s.stage_budget,
         seed=resolved.spec.seed,
         batch_size=s.batch,
         device=device,

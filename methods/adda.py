@@ -10,6 +10,9 @@ budget, as the 10,000 + 10,000 iterations of the release.
 
 Paper and release: the release feeds the discriminator the ten logits and adapts a copy of the classifier as well
 (preset `code`); the default adapts the encoder and keeps the classifier, as the paper's figure has it.
+
+Held against the release (TensorFlow): the losses are exact at equal batch sizes. With four source images to one of the
+target the release weighs images alike, ours domains.
 """
 
 from __future__ import annotations

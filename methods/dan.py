@@ -9,6 +9,10 @@ Paper and release: the paper and the Caffe release estimate MMD² in linear time
 drawn in random order; noisy and at times below 0, so that descending it can push the domains apart), the PyTorch
 release by the U-statistic (preset `unbiased`). The default is the V-statistic, a squared distance that is never
 below 0. The optimiser and its schedule are the suite's, as for all methods.
+
+Held against Xlearn, the authors' PyTorch release: `unbiased` equals its full estimator to 1e-15. At 12 images a domain
+the V-statistic has 2.1 times that value and a gradient that differs by 14 %. Its linear version pairs rows with
+overlap, `linear` disjointly.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@
 
 Ganin and Lempitsky, ICML 2015; Ganin et al., JMLR 2016. The reversal multiplies the gradient by −λ_p, so the
 discriminator itself always learns at its full rate. The optimiser and its schedule are the suite's, as for all methods.
+
+Held against fungtion's public PyTorch code: λ_p and the reversal are exact; its domain loss adds the two domains' means,
+so ours, their mean, is half of it.
 """
 
 from __future__ import annotations

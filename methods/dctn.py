@@ -1,16 +1,22 @@
 """DCTN: confuse a discriminator a source, vote by their confusion, learn from sure votes (Xu et al., CVPR 2018).
 
     pretrain        min CE_m of each source's classifier C_m on a shared extractor
-    confuse k       discriminators: min their loss L_m; extractor and classifiers: min CE + confusion of the source
-                    with the largest L_m only (online hard domain mining)
+    confuse k       discriminators: min their loss L_m; extractor and classifiers: min Σ_m CE_m + confusion of the
+                    source with the largest L_m only (online hard domain mining)
     discriminate k  target images on which the vote is sure of a class join every classifier's training set
 
 The vote is Σ_m w_m(x) C_m(x), w_m(x) ∝ perplexity: −log(1 − D_m(x)) + α_m, D_m the probability of "source m", α_m the
-mean of −log D_m over source m in the last phase of confusion. Perplexity and hard mining are our reading of the paper.
+mean of −log D_m over source m in the last phase of confusion. The perplexity is our reading of the paper; hard mining
+and the weight of the confusion, half of each domain's beside the sum of the CE_m, are the released code's too.
 
 `code` keeps the released Office-31 code where it differs: least-squares discriminators and confusion (D − ½)²; weights
 by accumulated discriminator losses, alike for all images; labelling comes before confusion in each round; classifiers
 do not move while the extractor confuses. Its eight rounds of 10 : 5 epochs are eight rounds with shares 2 : 1 here.
+Not kept: networks that stay in evaluation mode after their first test, so that most epochs run without dropout.
+
+Held against the released Office-31 code: the loss of the least-squares discriminators is exact (there the source is 0
+and the target 1, the same with 1 − D for D), and so is that of the phase of confusion, Σ_m CE_m + ½ (confusion on the
+source + confusion on the target).
 
 Votes are taken once a phase, by the networks as they stand at its start: batches carry no index, so a copy of extractor
 and classifiers is kept and asked again for every batch, which gives the same labels.
@@ -46,7 +52,7 @@ class DCTNHParams(HParams):
     vote: str = "perplexity"  # how classifiers are weighted; released code: accumulated
     label_first: bool = False  # released code: a round labels, then confuses
     move_classifiers: bool = True  # in the phase of confusion; released code: the extractor alone moves
-    confusion_weight: float = 1.0  # released code: no weight
+    confusion_weight: float = 1.0  # of `confusion` beside Σ_m CE_m; released code: 1
     threshold: float = 0.9  # released code: least vote for a pseudo label
     rounds: int = 8  # released code
     pretrain_share: float = 0.2  # ours
@@ -64,13 +70,14 @@ def discriminator_loss(source: Tensor, target: Tensor, kind: str) -> Tensor:
 
 
 def confusion(source: Tensor, target: Tensor, kind: str) -> Tensor:
-    """How far the discriminator is from knowing nothing, the sum of both domains' means; scores (N, 1), (K, 1) → 0-d.
+    """How far the discriminator is from knowing nothing: ½ mean ℓ(source) + ½ mean ℓ(target); (N, 1), (K, 1) → 0-d.
 
-    cross-entropy: −½ log D − ½ log(1 − D), least (log 2) at D = ½; least-squares: (D − ½)².
+    ℓ, cross-entropy: −½ log D − ½ log(1 − D), least (log 2) at D = ½; least-squares: (D − ½)².
     """
     if kind == "least-squares":
-        return (source - 0.5).square().mean() + (target - 0.5).square().mean()
-    return sum(((F.softplus(s) + F.softplus(-s)) / 2).mean() for s in (source, target))  # type: ignore[return-value]
+        return ((source - 0.5).square().mean() + (target - 0.5).square().mean()) / 2
+    each = [((F.softplus(score) + F.softplus(-score)) / 2).mean() for score in (source, target)]
+    return (each[0] + each[1]) / 2
 
 
 def perplexity_weights(scores: Tensor, concentration: Tensor) -> Tensor:
@@ -84,12 +91,13 @@ class DCTN(Method):
 
     name = "dctn"
     title = "DCTN"
+    revision = 2
     HParams = DCTNHParams
     presets = {
         "code": {"loss": "least-squares", "vote": "accumulated", "label_first": True, "move_classifiers": False},
     }
     standards = ("multi-source",)
-    ranges = {"lr_scale": Range(0.3, 3.0, log=True), "confusion_weight": Range(0.03, 3.0, log=True)}
+    ranges = {"lr_scale": Range(0.3, 3.0, log=True), "confusion_weight": Range(0.1, 10.0, log=True)}
     relative_cost = 1.6
 
     hparams: DCTNHParams
@@ -157,7 +165,8 @@ class DCTN(Method):
         hardest = losses.detach().argmax(0, keepdim=True)  # kept on the device
         confused = self._judge(confusion, features).gather(0, hardest).squeeze(0)
         moved = ("extractor", "classifiers") if self.hparams.move_classifiers else ("extractor",)
-        self.descend(source + self.hparams.confusion_weight * confused, *moved)
+        # The sum of the CE_m, as released: their mean would make the confusion M times as heavy.
+        self.descend(len(sources) * source + self.hparams.confusion_weight * confused, *moved)
 
         with torch.no_grad():
             accumulated = losses if self.hparams.vote == "accumulated" else self._concentration(features[:-1])

@@ -8,8 +8,12 @@ D_m the loss of the best discriminator between source m and the target:
 
 Every update first lets the discriminators descend D_m on fixed features, then extractor and classifier descend the
 bound: the minimax itself, where the official code reverses gradients within one step. `code` keeps that code's
-objective (1/γ) log Σ_m exp γ(CE_m + μ D_m) behind a gradient reversal, μ = 0.01: there a source weighs MORE the less it
-is told apart from the target, against the bound, and μ scales the discriminators' own gradient too.
+objective (1/γ) log Σ_m exp γ(CE_m + 2 μ D_m) behind a gradient reversal, μ = 0.01: 2 D_m, as it adds the losses of the
+two domains where D_m is their mean. There a source weighs MORE the less it is told apart from the target, against the
+bound, and μ scales the discriminators' own gradient too.
+
+Held against the official PyTorch code, that of the Amazon reviews: `code` is its soft objective at the same μ. Nothing
+public was run against `soft` and `hard`: the official digit code (TensorFlow) was read only; its D_m is a mean, as here.
 """
 
 from __future__ import annotations
@@ -51,6 +55,7 @@ class MDAN(Method):
 
     name = "mdan"
     title = "MDAN"
+    revision = 2
     HParams = MDANHParams
     presets = {"hard": {"form": "hard"}, "code": {"form": "code", "mu": 0.01}}
     standards = ("multi-source",)
@@ -78,7 +83,7 @@ class MDAN(Method):
         errors = self._errors(features, sources)
         if self.hparams.form == "code":
             domains = self._domain_losses([reverse_gradient(f) for f in features])
-            bound = soft_maximum(errors + self.hparams.mu * domains, self.hparams.gamma)
+            bound = soft_maximum(errors + 2 * self.hparams.mu * domains, self.hparams.gamma)
             self.descend(bound)
             return _report(errors, domains, bound)
 

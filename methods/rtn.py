@@ -10,6 +10,9 @@ Paper and release: only a Caffe release exists. It pools the outer product 2×2 
 `code`), which depends on the order of features and classes; the default is the outer product itself, whose distances
 need no outer product: ⟨a ⊗ z, a′ ⊗ z′⟩ = ⟨a, a′⟩⟨z, z′⟩. The release ramps the entropy up over 2,000 iterations; here
 the ramp λ_p = 2 / (1 + e^(−10 p)) − 1 spans the budget.
+
+Held against the Caffe release by reading only, no public code was run beside it: the release also joins two samples to
+one row of its MMD and pools with the last odd column kept, where `code` has a sample a row and drops that column.
 """
 
 from __future__ import annotations

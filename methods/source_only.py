@@ -3,6 +3,8 @@
 Forwarding the target for its batch-norm statistics alone is already an adaptation, so there are two rows:
 `source-only` never forwards the target, `source-only:bn` does, with no loss on it. Trained on the labelled target
 train split it is the `upper-bound`.
+
+Held against no public code: it is the cross-entropy alone. The released T-SVDNet has no working baseline to compare.
 """
 
 from __future__ import annotations

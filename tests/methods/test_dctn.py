@@ -48,13 +48,13 @@ def test_confusion_equals_the_textbook(n: int, k: int) -> None:
         return mean([(v - 0.5) ** 2 for v in values])
 
     for kind, slow in (("cross-entropy", entropy), ("least-squares", squares)):
-        expected = slow(s.flatten().tolist()) + slow(t.flatten().tolist())
+        expected = 0.5 * slow(s.flatten().tolist()) + 0.5 * slow(t.flatten().tolist())
         assert confusion(s, t, kind).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_confusion_is_least_when_the_discriminator_knows_nothing_and_alike_for_both_domains() -> None:
     nothing = {"cross-entropy": 0.0, "least-squares": 0.5}
-    least = {"cross-entropy": 2 * math.log(2), "least-squares": 0.0}
+    least = {"cross-entropy": math.log(2), "least-squares": 0.0}
     for kind, score in nothing.items():
         s, t = torch.full((3, 1), score), torch.full((5, 1), score)
         assert confusion(s, t, kind).item() == pytest.approx(least[kind])
@@ -112,6 +112,33 @@ def test_only_the_source_with_the_largest_discriminator_loss_confuses() -> None:
     expected = confusion(method.discriminators[1](features[1]), method.discriminators[1](features[-1]), "cross-entropy")
     assert before == [j[-1].bias.item() for j in method.discriminators]
     assert reported == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+@pytest.mark.parametrize("preset", ["", "code"])
+def test_confusion_weighs_half_of_each_domain_beside_the_sum_of_the_source_losses(preset: str, weight: float) -> None:
+    """The released loss Σ_m CE_m + ½ conf_s + ½ conf_t, written out; its gradient is the one the extractor is given."""
+    method, (sources, target) = build("dctn", preset, confusion_weight=weight), batches()
+    method.optimisers["discriminators"].param_groups[0]["lr"] = 0.0  # so that both sides judge alike
+    torch.manual_seed(3)
+    *features, last = method.task.forward_domains([*(b.images for b in sources), target.images])
+    kind = method.hparams.loss
+    judged = [(judge(f), judge(last)) for judge, f in zip(method.discriminators, features, strict=True)]
+    s, t = max(judged, key=lambda scores: discriminator_loss(*scores, kind).item())
+    if kind == "least-squares":
+        confused = [((x - 0.5) ** 2).mean() for x in (s, t)]
+    else:
+        confused = [(-torch.sigmoid(x).log() - torch.sigmoid(-x).log()).mean() / 2 for x in (s, t)]
+    pairs = zip(method.classifiers, features, sources, strict=True)
+    errors = [torch.nn.functional.cross_entropy(c(f), batch.labels) for c, f, batch in pairs]
+    loss = errors[0] + errors[1] + errors[2] + weight * (0.5 * confused[0] + 0.5 * confused[1])
+    expected = torch.autograd.grad(loss, list(method.extractor.parameters()))
+
+    method.enter("confuse-1", NO_VIEWS)
+    torch.manual_seed(3)
+    method.update(sources, target, 0.0)
+    for given, wanted in zip(method.extractor.parameters(), expected, strict=True):
+        torch.testing.assert_close(given.grad, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_rounds_have_the_order_of_paper_and_code_and_fill_the_budget() -> None:

@@ -130,6 +130,30 @@ def test_a_moves_everything_b_the_heads_only_c_the_extractor_only(monkeypatch) -
     assert seen == [{"extractor", "heads"}, {"heads"}, {"extractor"}, {"extractor"}]
 
 
+@pytest.mark.parametrize("form", ["beta", "code"])
+def test_the_discrepancy_has_its_weight_in_steps_b_and_c(form, monkeypatch) -> None:
+    descended, reported = {}, {}
+    for weight in (1.0, 3.0):
+        method, losses = build("m3sda", form=form, discrepancy_weight=weight, num_k=1), []
+        plain = method.descend
+
+        def watched(loss, *names, plain=plain, losses=losses):
+            losses.append(loss.item())
+            if not names:
+                plain(loss)  # A alone moves, so that B and C of both weights see the same networks
+
+        monkeypatch.setattr(method, "descend", watched)
+        torch.manual_seed(5)
+        reported[weight] = method.update(*batches(), 0.0)
+        descended[weight] = losses
+    apart, together = (reported[1.0][f"discrepancy_{step}"].item() for step in "bc")
+    (a1, b1, c1), (a3, b3, c3) = descended[1.0], descended[3.0]
+    assert a3 == a1
+    assert b3 == pytest.approx(b1 - 2 * apart, abs=1e-6)
+    assert (c1, c3) == pytest.approx((together, 3 * together))
+    assert apart > 0.01
+
+
 def test_each_source_teaches_its_own_heads_only() -> None:
     method = build("m3sda")
     sources, _ = batches()

@@ -10,9 +10,12 @@ import torch
 from torch import nn
 
 from benchmark.errors import UserError
-from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views
+from benchmark.spec import resolve
+from benchmark.task import make_task
+from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams
 from methods.mdda import MDDA, combination_weights, gradient_penalty
-from tests.methods.small import batches, build, moved
+from tests.methods.small import batches, build, moved, task
+from tests.tiny import tiny
 
 
 class Pass(FullPass):
@@ -124,24 +127,77 @@ def test_target_encoders_start_from_the_source_encoders() -> None:
     assert torch.equal(method.predict(target.images), before)
 
 
+BUDGETS = [(20, "shared", 10), (300, "shared", 150), (40, "full", 40)]  # updates, how divided, those of stage 2
+
+
+def within(budget: int, divided: str, preset: str = "", lr_scale: float = 1.0) -> MDDA:
+    """MDDA in a run of this budget."""
+    given = task()
+    given.budget, given.stage_budget, given.lr_scale = budget, divided, lr_scale
+    return MDDA(given, build_hparams(MDDA, MDDA.presets[preset] if preset else {}))
+
+
+@pytest.mark.parametrize("budget, divided, updates", BUDGETS)
+@pytest.mark.parametrize("preset, critic_steps", [("", 2), ("code", 1)])
+def test_rates_times_steps_are_the_released_movements_at_every_budget(
+    budget: int, divided: str, updates: int, preset: str, critic_steps: int
+) -> None:
+    method = within(budget, divided, preset)
+    rate = {name: optimiser.param_groups[0]["lr"] for name, optimiser in method.optimisers.items()}
+    assert rate["target_encoders"] * updates == pytest.approx(1e-7 * 5000)
+    assert rate["critics"] * updates * critic_steps == pytest.approx(1e-5 * 5000)
+    faster = within(budget, divided, preset, lr_scale=3.0).optimisers["critics"].param_groups[0]["lr"]
+    assert faster == pytest.approx(3 * rate["critics"])
+
+
+@pytest.mark.parametrize("budget, divided, updates", BUDGETS)
+def test_no_weight_of_a_target_encoder_goes_farther_than_the_release_allows(
+    budget: int, divided: str, updates: int
+) -> None:
+    method, (sources, target) = within(budget, divided), batches()
+    method.enter("adapt", views())
+    before = {name: p.detach().clone() for name, p in method.named_parameters()}
+    torch.manual_seed(0)
+    for _ in range(updates):
+        method.update(sources, target, 0.0)
+    farthest = {"target_encoders": 0.0, "critics": 0.0}
+    for name, p in method.named_parameters():
+        if (part := name.split(".")[0]) in farthest:
+            farthest[part] = max(farthest[part], (p - before[name]).abs().max().item())
+    assert 0.5 * 5e-4 < farthest["target_encoders"] < 1.6 * 5e-4  # a step of Adam is (1 − .5) / √(1 − .9) rates at most
+    assert 0.25 * 0.05 < farthest["critics"] < 1.6 * 0.05
+
+
+@pytest.mark.parametrize("divided, updates", [("shared", 10), ("full", 20)])
+def test_a_run_tells_its_task_how_stages_divide_the_budget(divided: str, updates: int) -> None:
+    given = make_task(resolve(tiny("mdda", overrides={"run.stage_budget": divided})), 10, "cpu")
+    assert given.updates(build("mdda").stages(), "adapt") == updates
+
+
+def test_the_critic_leaks_as_the_released_one_does() -> None:
+    leaks = [m.negative_slope for m in build("mdda").critics[0].modules() if isinstance(m, nn.LeakyReLU)]
+    assert leaks == [0.1, 0.1, 0.1]
+
+
 def test_adaptation_closes_the_gap_that_the_critic_sees() -> None:
     """The same critics against encoders that move and encoders that do not."""
     sources, target = batches(size=32)
     target = UnlabeledBatch(target.images[:, :1].expand(-1, 5).contiguous())  # batch normalisation cannot hide it
     last = {}
-    for rate in (0.0, 6.0):
+    for movement in (0.0, 0.6):
         torch.manual_seed(0)
-        method = build("mdda", encoder_scale=rate, critic_scale=4.0, critic_steps=2)
+        method = build("mdda", encoder_movement=movement, critic_movement=0.8)
         method.enter("adapt", views(32))
         for _ in range(40):
-            last[rate] = float(method.update(sources, target, 0.0)["wasserstein"])
+            last[movement] = float(method.update(sources, target, 0.0)["wasserstein"])
     assert last[0.0] > 0.8
-    assert last[6.0] < 0.5 * last[0.0]
+    assert last[0.6] < 0.5 * last[0.0]
 
 
 def adapted(preset: str = "", **changes: object) -> MDDA:
     """Adapted a little, at the beginning of distilling on 33 images a domain."""
-    method, (sources, target) = build("mdda", preset, critic_scale=2.0, encoder_scale=2.0, **changes), batches(size=33)
+    moves = {"encoder_movement": 0.2, "critic_movement": 0.4, **changes}
+    method, (sources, target) = build("mdda", preset, **moves), batches(size=33)
     method.enter("adapt", views(33))
     torch.manual_seed(0)  # the interpolation of the penalty is drawn
     for _ in range(10):
