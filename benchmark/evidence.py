@@ -1,4 +1,7 @@
-"""The tests behind the verdicts: each takes the evidence and a claim, and gives an answer with its reasons in words."""
+"""The tests behind the verdicts: each takes the evidence and a claim, and gives a finding with its reasons in words.
+
+A finding says where the interval lies, not what that is worth; `verdict` gives it the words that its tier can carry.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,12 @@ from benchmark.files import read_json
 from benchmark.paper_claims import Claim
 from benchmark.tables import scores as s
 from benchmark.tables.condition import Condition
+from benchmark.tables.family import family
 
-Answer = Literal["supported", "not supported", "undecided"]
-Result = tuple[Answer, str]
+# held: the whole interval is on the claim's side of its bound. short: wholly below the bound, but not turned round.
+# opposite: wholly on the other side of zero. open: the interval holds the bound, or too few seeds.
+Finding = Literal["held", "short", "opposite", "open", "unmeasured"]
+Result = tuple[Finding, str]
 ALPHA = 0.05
 
 
@@ -46,9 +52,13 @@ def _newest(revision: str) -> int:
     return -int(revision) if revision.isdigit() else 0
 
 
-def decide(found: stats.Interval, bound: float = 0.0) -> Answer:
-    """Supported when the whole interval lies above `bound`, not supported when wholly below, else undecided."""
-    return "supported" if found.above(bound) else "not supported" if found.below(bound) else "undecided"
+def decide(found: stats.Interval, bound: float = 0.0) -> Finding:
+    """Where the interval lies: above `bound`, below zero (the effect is turned round), below `bound` only, or across it."""
+    if not found.n:
+        return "unmeasured"
+    if found.above(bound):
+        return "held"
+    return "opposite" if found.below(min(bound, 0.0)) else "short" if found.below(bound) else "open"
 
 
 def _rivals(evidence: Evidence, ours: s.Entry, standards: tuple[str, ...]) -> list[s.Entry]:
@@ -60,23 +70,24 @@ def _rivals(evidence: Evidence, ours: s.Entry, standards: tuple[str, ...]) -> li
 ALL = ("single-best", "combined", "multi-source")
 
 
-def _against_all(evidence: Evidence, ours: s.Entry, rivals: list[s.Entry], target: str | None) -> tuple[Answer, str]:
-    """Ours against every rival, Holm-adjusted: better than all, worse than one, or neither."""
-    measured = [(e, stats.paired(evidence.per_seed(ours, target), evidence.per_seed(e, target))) for e in rivals]
-    measured = [(e, d) for e, d in measured if d.n]
-    if not measured:
-        return "undecided", "no rival measured on common seeds"
-    closest, least = min(measured, key=lambda pair: pair[1].mean)
-    tested = [(e, d) for e, d in measured if d.enough]
-    adjusted = stats.holm([d.p for _, d in tested])
-    worse = [e for (e, d), p in zip(tested, adjusted, strict=True) if d.mean < 0 and p < ALPHA]
-    better = [e for (e, d), p in zip(tested, adjusted, strict=True) if d.mean > 0 and p < ALPHA]
+def _against_all(evidence: Evidence, ours: s.Entry, rivals: list[s.Entry], target: str | None) -> Result:
+    """Ours against every rival, Holm-adjusted: better than all (held), worse than one (opposite), or neither (open)."""
+    found = [(e, stats.paired(evidence.per_seed(ours, target), evidence.per_seed(e, target))) for e in rivals]
+    found = [(e, d) for e, d in found if d.n]
+    if not found:
+        return "unmeasured", "no rival measured on common seeds"
+    measured, differences = [e for e, _ in found], [d for _, d in found]
+    tested = family(ours, measured, differences, evidence.condition)
+    closest, least = min(found, key=lambda pair: pair[1].mean)
+    worse = [i for i, p in tested.p.items() if differences[i].mean < 0 and p < ALPHA]
+    better = [i for i, p in tested.p.items() if differences[i].mean > 0 and p < ALPHA]
     said = f"closest of {len(measured)} rivals: {closest.label} ({closest.standard}), {least.words()}"
+    said += f"; Holm over {tested.size} comparison{'' if tested.size == 1 else 's'} with a rival"
     if len(measured) < len(rivals):
         said += f"; {len(rivals) - len(measured)} more rivals lack runs"
     if worse:
-        return "not supported", said
-    return ("supported" if len(better) == len(measured) else "undecided"), said
+        return "opposite", said
+    return ("held" if len(better) == len(measured) else "open"), said
 
 
 def _untuned(ours: s.Entry) -> str:
@@ -87,7 +98,7 @@ def best(evidence: Evidence, claim: Claim) -> Result:
     """The method beats every rival on average."""
     ours = evidence.row(claim["method"])
     if ours is None:
-        return "undecided", f"not measured: no runs of {claim['method']}"
+        return "unmeasured", f"not measured: no runs of {claim['method']}"
     answer, said = _against_all(evidence, ours, _rivals(evidence, ours, ALL), None)
     return answer, said + _untuned(ours)
 
@@ -96,23 +107,26 @@ def best_targets(evidence: Evidence, claim: Claim) -> Result:
     """The method beats every rival on at least `least` targets."""
     ours = evidence.row(claim["method"])
     if ours is None:
-        return "undecided", f"not measured: no runs of {claim['method']}"
+        return "unmeasured", f"not measured: no runs of {claim['method']}"
     rivals = _rivals(evidence, ours, ALL)
     answers = {t: _against_all(evidence, ours, rivals, t)[0] for t in evidence.condition.targets}
-    won = [t for t, a in answers.items() if a == "supported"]
-    lost = [t for t, a in answers.items() if a == "not supported"]
+    if set(answers.values()) == {"unmeasured"}:
+        return "unmeasured", "no rival measured on common seeds"
+    won = [t for t, a in answers.items() if a == "held"]
+    lost = [t for t, a in answers.items() if a == "opposite"]
     said = f"best on {len(won)} of {len(answers)} targets ({', '.join(won) or 'none'}), beaten on {', '.join(lost) or 'none'}"
+    said += "; Holm over the rivals of each target"
     least = int(claim["least"])
     if len(won) >= least:
-        return "supported", said + _untuned(ours)
-    return ("not supported" if len(answers) - len(lost) < least else "undecided"), said + _untuned(ours)
+        return "held", said + _untuned(ours)
+    return ("opposite" if len(answers) - len(lost) < least else "open"), said + _untuned(ours)
 
 
 def beats_single_best(evidence: Evidence, claim: Claim) -> Result:
     """On one target, the method is above the best single source of every method."""
     ours = evidence.row(claim["method"])
     if ours is None:
-        return "undecided", f"not measured: no runs of {claim['method']}"
+        return "unmeasured", f"not measured: no runs of {claim['method']}"
     return _against_all(evidence, ours, _rivals(evidence, ours, ("single-best",)), claim["target"])
 
 
@@ -121,7 +135,7 @@ def gain(evidence: Evidence, claim: Claim) -> Result:
     ours, base = evidence.row(claim["ours"]), evidence.row(claim["base"])
     if ours is None or base is None:
         lacking = [claim[k] for k, e in (("ours", ours), ("base", base)) if e is None]
-        return "undecided", f"not measured: no runs of {' and '.join(lacking)}"
+        return "unmeasured", f"not measured: no runs of {' and '.join(lacking)}"
     target = claim.options.get("target")
     found = stats.paired(evidence.per_seed(ours, target), evidence.per_seed(base, target))
     return decide(found, float(claim["above"])), f"{found.words()}; the claim is more than {claim['above']:g}"
@@ -131,11 +145,11 @@ def probe_lower(evidence: Evidence, claim: Claim) -> Result:
     """A probe at the end of training is lower in `ours` than in `base`, on one target, paired by seed."""
     ours, base = evidence.row(claim["ours"]), evidence.row(claim["base"])
     if ours is None or base is None:
-        return "undecided", f"not measured: no runs of {claim['ours']} and {claim['base']}"
+        return "unmeasured", f"not measured: no runs of {claim['ours']} and {claim['base']}"
     values = [_last_probe(e, claim["target"], claim["probe"]) for e in (ours, base)]
     found = stats.paired(values[1], values[0])
     means = f"{values[0].mean():.2f} with, {values[1].mean():.2f} without" if found.n else "no probe in the records"
-    return decide(found), f"{means}; without − with: {found.words('')}".replace(" ,", ",")
+    return decide(found), f"{means}; without − with: {found.words('')}".replace("  ", " ").replace(" ,", ",")
 
 
 def _last_probe(entry: s.Entry, target: str, probe: str) -> pd.Series:
@@ -158,9 +172,9 @@ def active(evidence: Evidence, claim: Claim) -> Result:
     ours = evidence.row(claim["method"])
     zero, known = s.zero_tensor_runs(ours) if ours is not None else (0, 0)
     if not known:
-        return "undecided", "not measured: no run says whether A was zero"
+        return "unmeasured", "not measured: no run says whether A was zero"
     said = f"A was zero for the whole run in {zero} of {known} runs"
-    return ("not supported" if zero == known else "supported" if zero == 0 else "undecided"), said
+    return ("opposite" if zero == known else "held" if zero == 0 else "open"), said
 
 
 def _spread(values: np.ndarray) -> float:
@@ -186,7 +200,7 @@ def sigma_spread(evidence: Evidence, claim: Claim) -> Result:
     spreads = _artifact_spreads(ours, claim["target"], keys) if ours is not None else pd.DataFrame(columns=keys)
     found = stats.paired(spreads[keys[0]], spreads[keys[1]])
     if not found.n:
-        return "undecided", "not measured: no stored uncertainty"
+        return "unmeasured", "not measured: no stored uncertainty"
     wide, narrow = (f"{spreads[key].mean():.4f} ({key.removeprefix('sigma_')})" for key in keys)
     return decide(found), f"interquartile range of σ {wide}, {narrow}, n = {found.n}"
 
@@ -198,14 +212,14 @@ def sigma_noise(evidence: Evidence, claim: Claim) -> Result:
     spreads = _artifact_spreads(ours, claim["target"], keys) if ours is not None else pd.DataFrame(columns=keys)
     found = [stats.paired(spreads[key], spreads[keys[0]]) for key in keys[1:]]
     if not found[0].n:
-        return "undecided", "not measured: no stored uncertainty under noise"
+        return "unmeasured", "not measured: no stored uncertainty under noise"
     answers = [decide(f) for f in found]
     said = ", ".join(f"r = {key.rpartition('_')[2]}: {spreads[key].mean():.4f}" for key in keys)
-    answer: Answer = "undecided"
-    if all(a == "supported" for a in answers):
-        answer = "supported"
-    elif any(a == "not supported" for a in answers):
-        answer = "not supported"
+    answer: Finding = "open"
+    if all(a == "held" for a in answers):
+        answer = "held"
+    elif any(a == "opposite" for a in answers):
+        answer = "opposite"
     return answer, f"interquartile range {said}, n = {found[0].n}"
 
 
@@ -224,7 +238,7 @@ def tnn_bound(claim: Claim) -> Result:
     classes, domains, _, _ = _setup(claim.suite)
     rotated, unrotated = classes * sqrt(classes * domains), float(classes * domains)
     said = f"with {classes} classes and {domains} domains it is at least {rotated:.1f} (rotated), {unrotated:g} (unrotated)"
-    return ("not supported" if float(claim["value"]) < min(rotated, unrotated) else "undecided"), said
+    return ("opposite" if float(claim["value"]) < min(rotated, unrotated) else "open"), said
 
 
 def zero_bound(claim: Claim) -> Result:
@@ -234,18 +248,18 @@ def zero_bound(claim: Claim) -> Result:
     rule = {"paper's rule": threshold >= largest, "code's rule": threshold * classes >= largest**2}
     said = f"no singular value exceeds {largest:.1f}; the threshold λ/η_max is {threshold:g}"
     if all(rule.values()):
-        return "not supported", f"{said}: A is zero at every update, under the paper's rule and the code's"
-    return "undecided", f"{said}: the bound does not force A to zero; the runs must show it"
+        return "opposite", f"{said}: A is zero at every update, under the paper's rule and the code's"
+    return "open", f"{said}: the bound does not force A to zero; the runs must show it"
 
 
 def averages(_: Claim) -> Result:
     """Every printed average is the mean of its row, rounded."""
     wrong, every = reported.wrong_averages(), reported.averages()
     if not wrong:
-        return "supported", f"all {len(every)} are right"
+        return "held", f"all {len(every)} are right"
     worst = max(wrong, key=lambda w: abs(w.difference))
     where = f"Table {worst.table}, {worst.block}, {worst.row}: {worst.printed} printed, {worst.mean:.2f} the mean"
-    return "not supported", f"{len(wrong)} of {len(every)} differ, most of all {where}; the table averages lists them"
+    return "opposite", f"{len(wrong)} of {len(every)} differ, most of all {where}; the table averages lists them"
 
 
 def quoted(claim: Claim) -> Result:
@@ -260,7 +274,7 @@ def quoted(claim: Claim) -> Result:
         if difference != Decimal(said):
             wrong.append(f"Table {table}, {row} − {rival}, {column}: {difference}, quoted {said}")
     total = len(claim["quoted"])
-    return ("not supported", "; ".join(wrong)) if wrong else ("supported", f"all {total} quoted differences are right")
+    return ("opposite", "; ".join(wrong)) if wrong else ("held", f"all {total} quoted differences are right")
 
 
 MEASURED: dict[str, Callable[[Evidence, Claim], Result]] = {

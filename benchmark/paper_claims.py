@@ -61,11 +61,14 @@ def margin(file: Path = FILE) -> float:
     return float(_document(file)["margin"])
 
 
-def cell_verdict(difference: Interval, tier: str) -> str:
-    """`reproduced`, `differs`, `undecided` or `not measured`, by the interval of ours − reported; tier paper only."""
+def cell_verdict(difference: Interval, tier: str, as_printed: bool = True) -> str:
+    """`reproduced`, `differs`, `undecided` or `not measured`, by the interval of ours − reported; tier paper only.
+
+    `as_printed` is False when settings were changed or the target's images were generated: no verdict then either.
+    """
     if difference.n == 0:
         return "not measured"
-    if tier != "paper":
+    if tier != "paper" or not as_printed:
         return "direction only"
     bound = margin()
     if not difference.enough:

@@ -1,7 +1,8 @@
-"""Verdicts: each claim of the paper, its test, and what the records say: supported, not supported, or undecided.
+"""Verdicts: each claim of the paper, its test, and what the records say, in words that reach no further than they do.
 
 Three kinds of evidence are kept apart: `measured` (records, for one tier), `algebra` (holds at any tier) and
-`arithmetic` (the printed tables alone).
+`arithmetic` (the printed tables alone). Algebra, arithmetic and runs of the paper's set-up can refute; a smaller run
+refutes nothing: it has seen the effect, has not seen it, or has seen the opposite.
 """
 
 from __future__ import annotations
@@ -12,13 +13,35 @@ from typing import Any, Literal
 import pandas as pd
 
 from benchmark.errors import UserError, unknown
-from benchmark.evidence import ARITHMETIC, MEASURED, Answer, Evidence
+from benchmark.evidence import ARITHMETIC, MEASURED, Evidence, Finding
 from benchmark.paper_claims import Claim, claims
-from benchmark.tables.condition import narrow
+from benchmark.tables.condition import Condition, narrow
 from benchmark.tables.scores import rows_to_show
 from benchmark.tables.table import Column, Row, Table, words
 
 TIERS = ("paper", "lite", "mini")
+DECIDED: dict[Finding, str] = {
+    "held": "supported",
+    "short": "not supported",
+    "opposite": "not supported",
+    "open": "undecided",
+    "unmeasured": "not measured",
+}
+SEEN: dict[Finding, str] = {
+    "held": "seen at this tier",
+    "short": "not seen at this tier",
+    "opposite": "the opposite seen",
+    "open": "not seen at this tier",
+    "unmeasured": "not measured",
+}
+ANSWERS = tuple(dict.fromkeys([*DECIDED.values(), *SEEN.values()]))
+READING = (
+    "Seen: the whole 95 % interval lies on the claim's side of its bound; the opposite seen: wholly on the other side of "
+    "zero, or beaten by a rival; not seen: anything else, fewer than 3 seeds included. At tier paper, with its settings, "
+    "split and images, the same intervals support a claim, or refute it when wholly outside its bound.",
+    "Claims to be best are tested against each rival, Holm-adjusted over one family for each claim and target: the rivals "
+    "with 3 or more common seeds, their number beside the claim.",
+)
 
 
 @dataclass(frozen=True)
@@ -31,19 +54,25 @@ class Verdict:
     suite: str
     tier: str  # empty for algebra and arithmetic
     kind: Literal["measured", "algebra", "arithmetic"]
-    answer: Answer
+    finding: Finding
     words: str
+    decides: bool = True  # False: measured on less than the paper's set-up
+
+    @property
+    def answer(self) -> str:
+        """The finding in words that reach as far as it does."""
+        return (DECIDED if self.decides else SEEN)[self.finding]
 
     @property
     def scope(self) -> str:
         """How far it reaches."""
         if self.kind != "measured" or not self.tier:
             return self.kind
-        return "tier paper" if self.tier == "paper" else f"tier {self.tier}, direction only"
+        return f"tier {self.tier}" if self.decides else f"tier {self.tier}, direction only"
 
     def json(self) -> dict[str, Any]:
         """For programs."""
-        return {**asdict(self), "scope": self.scope}
+        return {**asdict(self), "answer": self.answer, "scope": self.scope}
 
 
 def judge(frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last") -> list[Verdict]:
@@ -53,8 +82,8 @@ def judge(frame: pd.DataFrame, *, tier: str | None = None, selection: str = "las
     for claim in claims():
         if claim.test in ARITHMETIC:
             kind, test = ARITHMETIC[claim.test]
-            answer, said = test(claim)
-            found.append(Verdict(claim.id, claim.text, claim.where, claim.suite, "", kind, answer, said))
+            finding, said = test(claim)
+            found.append(Verdict(claim.id, claim.text, claim.where, claim.suite, "", kind, finding, said))
             continue
         if claim.test not in MEASURED:
             raise unknown(f"test (claim {claim.id!r})", claim.test, [*MEASURED, *ARITHMETIC])
@@ -87,19 +116,28 @@ class Shelf:
 
 
 def _measured(shelf: Shelf, claim: Claim, tier: str) -> Verdict:
-    def verdict(answer: Answer, said: str) -> Verdict:
-        return Verdict(claim.id, claim.text, claim.where, claim.suite, tier, "measured", answer, said)
+    def verdict(finding: Finding, said: str, decides: bool = True) -> Verdict:
+        return Verdict(claim.id, claim.text, claim.where, claim.suite, tier, "measured", finding, said, decides)
 
     if not tier:
-        return verdict("undecided", "not measured: no records")
+        return verdict("unmeasured", "not measured: no records")
     try:
         evidence = shelf.evidence(claim, tier)
-        answer, said = MEASURED[claim.test](evidence, claim)
+        finding, said = MEASURED[claim.test](evidence, claim)
     except UserError as error:
-        return verdict("undecided", str(error))
-    if claim.split and shelf.split(claim, tier) is None:
+        return verdict("unmeasured", str(error), decides=tier == "paper")
+    other_split = bool(claim.split) and shelf.split(claim, tier) is None
+    if other_split:
         said += f" (on split {' and '.join(evidence.condition.splits)}; the paper's is {claim.split})"
-    return verdict(answer, said)
+    unlike = _unlike_the_paper(evidence.condition) if tier == "paper" else ""
+    return verdict(finding, said + unlike, decides=tier == "paper" and not unlike and not other_split)
+
+
+def _unlike_the_paper(condition: Condition) -> str:
+    """What else keeps runs of tier paper from speaking of the paper's set-up."""
+    changed = ["settings changed"] if condition.settings != "{}" else []
+    made = [f"images of {', '.join(condition.generated)} generated"] if condition.generated else []
+    return f" ({' and '.join(changed + made)}: not the paper's set-up)" if changed or made else ""
 
 
 def table(found: list[Verdict]) -> Table:
@@ -116,6 +154,7 @@ def table(found: list[Verdict]) -> Table:
     counts = pd.Series([v.answer for v in found]).value_counts()
     caption = (
         ", ".join(f"{n} {answer}" for answer, n in counts.items()) + ".",
-        "Algebra and arithmetic hold at any tier; measured verdicts hold for the tier they name.",
+        "Algebra and arithmetic hold, and refute, at any tier; measured verdicts hold for the tier they name.",
+        *READING,
     )
     return Table("verdicts", "Claims of the paper and what the records say", columns, rows, caption)

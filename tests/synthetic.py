@@ -24,7 +24,8 @@ TITLES = {
     "rtn": "RTN", "mdan": "MDAN", "mdda": "MDDA", "dctn": "DCTN", "m3sda": "M³SDA", "tsvdnet": "T-SVDNet",
 }  # fmt: skip
 LEVEL = {name: 60.0 + 1.5 * i for i, (name, _, _) in enumerate(BUILT_IN)}  # each method 1.5 points above the one before
-PRESET = {"bn": 3.0, "e": -6.0, "et": -1.5, "code": -0.4, "paper": -2.0, "active": 0.3}
+PRESET = {"bn": 3.0, "e": -6.0, "et": -1.5, "paper": -2.0, "active": 0.3}
+PRESET |= {"code-e": -5.0, "code-p": -3.0, "code": -0.4, "code-u": -1.4}
 HARD = {"mm": -12.0, "mt": 12.0, "up": 8.0, "sv": -9.0, "syn": 1.0, "A": 0.0, "C": -3.0, "S": -8.0, "P": 11.0}
 STANDARD = {"multi-source": 0.0, "combined": -1.0, "single-best": -4.0, "upper-bound": 20.0}
 TARGET_GAIN = 2.0  # points that statistics of the target give, all rows alike
@@ -75,8 +76,13 @@ def write_run(
     artifacts: bool = False,
     points: int = 10,
     salt: str = "",
+    weights: str = "",
 ) -> Path:
-    """One run directory; gives its path. `salt` stands for settings that are in the run's identity and not in its spec."""
+    """One run directory; gives its path.
+
+    `salt` stands for settings that are in the run's identity and not in its spec; `weights` for their hash (by default
+    every run has its own).
+    """
     s = load_suite(suite)
     split = split or s.default_split
     if sources is None:
@@ -95,7 +101,7 @@ def write_run(
     shared = _rng("seed", target, seed).normal(0, 0.8)  # all methods share batches and weights of a seed
     if accuracy is None:
         accuracy = expected(method, preset, standard, target, sources, shared + rng.normal(0, 0.3))
-    zero = (method == "tsvdnet" and preset not in ("active", "e")) if a_zero is None else a_zero
+    zero = (method == "tsvdnet" and preset not in ("active", "e", "code-e", "code-p")) if a_zero is None else a_zero
     curve = _curve(rng, accuracy, len(s.classes), points, method, preset, zero, sources, standard)
     if protocol == 1:  # scored once, by four rules
         curve = [{k: v for k, v in row.items() if k not in ("statistics", "snd", "bnm", "dev")} for row in curve]
@@ -120,6 +126,7 @@ def write_run(
             "note": note,
             "generated": list(generated),
             "commit": commit,
+            "weights": weights or hashlib.sha256(run_id.encode()).hexdigest()[:32],
         }
         document = _document(
             spec, run_id, curve, title or TITLES.get(method, method), s, rng, {**given, "dirty": dirty}
@@ -227,7 +234,7 @@ def _document(
         "pseudo": last["pseudo"],
         "diagnostics": last["diagnostics"],
         "probes": last["probes"],
-        "weights": "0" * 64,
+        "weights": given["weights"],
         "data": {
             "fingerprint": spec["data"], "note": given["note"], "generated": given["generated"], "target_forwarded": True,
             "target_share": 0.2442,

@@ -46,19 +46,26 @@ def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
         *condition.sentences(),
         f"Difference: ours minus reported, t interval over our seeds around the printed mean; margin ±{margin():g} points.",
         "The paper does not say how many runs stand behind its ±: its own uncertainty is not in the interval.",
-        "Verdicts are given in tier paper only." if condition.tier != "paper" else "",
+        "Verdicts are given in tier paper only, without changed settings and on the paper's own images.",
         f"Cells: {summary}.",
     ]
     title = f"{condition.suite.title}: ours beside reported, tier {condition.tier}"
     return condition.table("reported", title, columns, rows, caption)
 
 
+# The release's weights answer the same rows of Table 4; where a table prints the whole method only, a part answers none.
+ANSWERS = {"code-e": "e", "code": "et"}
+PARTS = ("e", "et", "code-e", "code-p")
+
+
 def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[Row]:
-    """The printed rows that `entry` is held against; presets of T-SVDNet other than +E and +E+T against T-SVDNet's row."""
+    """The printed rows that `entry` is held against; whole readings of T-SVDNet against T-SVDNet's row."""
     alike = (numbers["standard"] == entry.standard) & (numbers["split"] == entry.split)
     same = numbers[alike & (numbers["method"] == entry.method)]
     exact = same[same["preset"] == entry.preset]
-    if exact.empty and entry.method == "tsvdnet" and entry.preset not in ("e", "et"):
+    if exact.empty and entry.method == "tsvdnet":
+        exact = same[same["preset"] == ANSWERS.get(entry.preset, entry.preset)]
+    if exact.empty and entry.method == "tsvdnet" and entry.preset not in PARTS:
         exact = same[same["preset"] == ""]
     exact = exact.drop_duplicates(["column", "printed"])  # T-SVDNet_all stands in Tables 1 and 4 alike
     cells = s.target_cells(entry, condition)
@@ -71,7 +78,8 @@ def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[R
         ours = cells[str(n.column)]
         values = per_seed.get(str(n.column), pd.Series(dtype=float))
         found = stats.t_interval((values - float(n.value)).to_numpy())
-        verdict = cell_verdict(found, condition.tier)
+        made = condition.generated if n.column == "Avg" else set(condition.generated) & {str(n.column)}
+        verdict = cell_verdict(found, condition.tier, as_printed=condition.settings == "{}" and not made)
         difference = Cell(value=found.mean, n=found.n) if found.n else words("–")
         interval = Cell(low=found.low, high=found.high) if found.n > 1 else words("one seed" if found.n else "–")
         there = Cell(value=float(n.value), spread=float(n.spread))

@@ -102,7 +102,8 @@ def _reading(rows: list[Row], condition: Condition) -> list[str]:
     without = [f"w/o {condition.label('syn')}: average without it."] if without_syn(condition) else []
     said = [
         *without,
-        "Mean ± standard deviation over n seeds; best bold, second-best underlined, within the same split.",
+        "Mean ± standard deviation over n seeds; best bold, second-best underlined, within the same split; a number of one "
+        "seed is never marked.",
         "Gap: oracle minus this rule, mean over targets and seeds.",
     ]
     if any(row.block == s.BLOCKS["single-best"] for row in rows):

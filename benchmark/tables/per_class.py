@@ -49,7 +49,8 @@ def per_class(
     )
     rows = []
     for entry, means in found:
-        cells = [Cell(value=float(means[i])) for i in picked]
+        seeds = int(entry.done.groupby("target")["seed"].nunique().min())
+        cells = [Cell(value=float(means[i]), n=seeds) for i in picked]
         rows.append(entry.row(*cells, Cell(value=float(means.min())), words(len(entry.done))))
     caption = [*condition.sentences(), f"Accuracy in % by class, {where}, mean over seeds.", *few]
     title = f"{condition.suite.title}: accuracy by class, {where}, tier {condition.tier}"

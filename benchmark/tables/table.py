@@ -168,14 +168,15 @@ def letter(index: int) -> str:
 def mark_best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, ...]:
     """Mark the best and second-best printed number of each column that has a better end, league by league.
 
-    Equal printed numbers share a mark; a league of one row has no best.
+    Equal printed numbers share a mark; a league of one row has no best. A number of one seed is neither: it does not
+    compete, however high it is.
     """
     marked = list(rows)
     for j, column in enumerate(columns):
         if not column.better:
             continue
         for league in {row.league for row in rows}:
-            inside = [i for i, r in enumerate(rows) if r.competes and r.league == league and r.cells[j].measured]
+            inside = [i for i, r in enumerate(rows) if r.league == league and _competes(r, r.cells[j])]
             printed = {i: round(rows[i].cells[j].value, column.decimals) for i in inside}
             ranked = sorted(set(printed.values()), reverse=column.better == "high")
             if len(inside) < 2:
@@ -187,6 +188,10 @@ def mark_best(columns: Sequence[Column], rows: Sequence[Row]) -> tuple[Row, ...]
             for i in second:
                 marked[i] = _with_mark(marked[i], j, "second")
     return tuple(marked)
+
+
+def _competes(row: Row, cell: Cell) -> bool:
+    return row.competes and cell.measured and cell.n > 1
 
 
 def _with_mark(row: Row, j: int, mark: Mark) -> Row:

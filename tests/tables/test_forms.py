@@ -18,7 +18,7 @@ from rich.console import Console
 
 from benchmark import records, tables, verdict
 from benchmark.tables.table import Cell, Column, Row, Table, letter, mark_best, words
-from tests.synthetic import write_run
+from tests.synthetic import write_run, write_study
 from tests.tables.study import NASTY, rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -26,15 +26,16 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 def test_equal_printed_numbers_share_the_mark_and_leave_no_second():
     columns = (Column("m", "M"), Column("x", "X", "score", better="high"))
-    marked = mark_best(columns, [Row((words(n), Cell(v))) for n, v in (("a", 50.001), ("b", 50.004), ("c", 40.0))])
+    marked = mark_best(columns, [Row((words(n), Cell(v, n=3))) for n, v in (("a", 50.001), ("b", 50.004), ("c", 40.0))])
     assert [row.cells[1].mark for row in marked] == ["best", "best", ""]
 
 
 def test_a_league_of_one_has_no_best_and_low_may_be_better():
     columns = (Column("m", "M"), Column("x", "X", "number", better="low"))
-    marked = mark_best(columns, [Row((words("a"), Cell(1.0)), league="p"), Row((words("b"), Cell(2.0)), league="q")])
+    low, high = (words("a"), Cell(1.0, n=3)), (words("b"), Cell(2.0, n=3))
+    marked = mark_best(columns, [Row(low, league="p"), Row(high, league="q")])
     assert [row.cells[1].mark for row in marked] == ["", ""]
-    marked = mark_best(columns, [Row((words("a"), Cell(1.0))), Row((words("b"), Cell(2.0)))])
+    marked = mark_best(columns, [Row(low), Row(high)])
     assert [row.cells[1].mark for row in marked] == ["best", "second"]
 
 
@@ -63,6 +64,50 @@ def test_golden(kind: str, form: str, frame: pd.DataFrame):
     if os.environ.get("BENCHMARK_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8"), f"{path.name} changed; look at it, then BENCHMARK_UPDATE_GOLDEN=1"
+
+
+def bold_rows(table: Table, form: str) -> str:
+    """The text that a form prints in bold inside the body of the table, a line a row."""
+    if form == "txt":
+        console = Console(width=400, file=io.StringIO(), force_terminal=True, color_system="standard", highlight=False)
+        table.text(console)
+        body = console.file.getvalue().split("─", 1)[1]  # type: ignore[attr-defined]  # below the title and the headings
+        return "\n".join(line for line in body.splitlines() if re.search(r"\x1b\[1m", line))
+    if form == "json":
+        rows = [(row["cells"], row) for row in table.json()["rows"]]  # type: ignore[attr-defined]
+        return "\n".join(json.dumps(row, ensure_ascii=False) for cells, row in rows if '"mark"' in json.dumps(cells))
+    text = {"md": table.markdown, "tex": table.latex, "html": table.html}[form]()
+    mark = {"md": r"^\|.*\*\*", "tex": r"\\bfseries|\\underline", "html": r'<tr>.*class="[^"]*(?:best|second)'}[form]
+    return "\n".join(line for line in text.splitlines() if re.search(mark, line))
+
+
+@pytest.fixture(scope="module")
+def one_seed(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """CORAL and a preset of T-SVDNet with one seed, far above rows of three seeds, in every block."""
+    root = tmp_path_factory.mktemp("one-seed")
+    names = ["source-only", "source-only:bn", "dann", "tsvdnet:e", "tsvdnet"]
+    write_study(root, names)
+    for standard in ("multi-source", "combined"):
+        write_study(root, ["coral"], standard=standard, seeds=[1], accuracy=99.9)
+    write_study(root, ["tsvdnet:et", "tsvdnet:code"], seeds=[1], accuracy=99.8)
+    return records.load(root)
+
+
+@pytest.mark.parametrize("form", ["md", "tex", "html", "txt", "json"])
+@pytest.mark.parametrize("kind", [*KINDS, "verdicts"])
+def test_no_row_of_one_seed_is_bold(kind: str, form: str, one_seed: pd.DataFrame):
+    table = verdict.table(verdict.judge(one_seed)) if kind == "verdicts" else make(kind, one_seed)
+    bold = bold_rows(table, form)
+    assert not re.search(r"CORAL|T-SVDNet:(?:et|code)|\+E\+T\)|\+E\+P\+T\)", bold), bold
+    if kind in ("comparison", "selection", "per-class", "cost", "gains"):
+        assert "T-SVDNet" in bold  # three seeds: the best of the rows that compete
+
+
+def test_a_number_of_one_seed_is_never_best_and_does_not_stand_in_the_way():
+    columns = (Column("m", "M"), Column("x", "X", "score", better="high"))
+    given = (("one", 90.0, 1), ("b", 50.0, 3), ("c", 40.0, 3))
+    marked = mark_best(columns, [Row((words(name), Cell(value, n=n))) for name, value, n in given])
+    assert [row.cells[1].mark for row in marked] == ["", "best", "second"]
 
 
 def test_names_are_escaped_in_every_form(frame: pd.DataFrame):

@@ -17,15 +17,69 @@ from tests.tables.study import rows
 
 def test_ablation_has_table_4s_rows_and_gains_against_both_baselines(frame: pd.DataFrame):
     table = tables.ablation(frame, "digits")
-    assert [row.cells[0].words for row in table.rows] == [
-        "Source-Only", "Source-Only:bn", "T-SVDNet (+E)", "T-SVDNet (+E+T)", "T-SVDNet (+E+T+U)",
-    ]  # fmt: skip
-    last = rows(table)["/T-SVDNet (+E+T+U)"]
+    assert [(block, [row.cells[0].detail for row in part]) for block, part in table.blocks] == [
+        ("Baselines", ["source-only", "source-only:bn"]),
+        ("The paper's reading", ["tsvdnet:e", "tsvdnet:et", "tsvdnet"]),
+        ("The release's weights", ["tsvdnet:code-e", "tsvdnet:code-p", "tsvdnet:code", "tsvdnet:code-u"]),
+    ]
+    last = rows(table)["The paper's reading/T-SVDNet (+E+T+U)"]
     level = LEVEL["tsvdnet"] - LEVEL["source-only"]
     assert last["gain_source-only"].value == pytest.approx(level, abs=0.5)
     assert last["gain_source-only:bn"].value == pytest.approx(level - PRESET["bn"], abs=0.5)
     assert last["ci_source-only"].low < last["gain_source-only"].value < last["ci_source-only"].high
-    assert rows(table)["/Source-Only"]["gain_source-only"].words == "–"
+    assert rows(table)["Baselines/Source-Only"]["gain_source-only"].words == "–"
+
+
+def test_each_step_of_the_ablation_is_held_against_the_row_above_it_in_its_family(tmp_path: Path):
+    names = ["source-only", "source-only:bn", "tsvdnet:e", "tsvdnet:et", "tsvdnet"]
+    names += [f"tsvdnet:{preset}" for preset in ("code-e", "code-p", "code", "code-u")]
+    write_study(tmp_path, names)
+    frame = records.load(tmp_path)
+    found = {row.cells[0].detail: row for row in tables.ablation(frame, "digits").rows}
+    keys = [column.key for column in tables.ablation(frame, "digits").columns]
+    runs = frame.assign(name=frame["method"] + (":" + frame["preset"].fillna("")).where(frame["preset"] != "", ""))
+    mean = runs.pivot_table(index="seed", columns="name", values="last", aggfunc="mean")
+    above = {
+        "source-only:bn": "source-only", "tsvdnet:e": "source-only", "tsvdnet:et": "tsvdnet:e", "tsvdnet": "tsvdnet:et",
+        "tsvdnet:code-e": "source-only", "tsvdnet:code-p": "tsvdnet:code-e", "tsvdnet:code": "tsvdnet:code-p",
+        "tsvdnet:code-u": "tsvdnet:code",
+    }  # fmt: skip
+    for name, other in above.items():
+        cells = dict(zip(keys, found[name].cells, strict=True))
+        difference = mean[name] - mean[other]
+        wanted = scipy.stats.t.interval(0.95, 2, difference.mean(), difference.sem())
+        assert cells["step"].value == pytest.approx(difference.mean()), name
+        assert (cells["ci_step"].low, cells["ci_step"].high) == pytest.approx(wanted), name
+    first = dict(zip(keys, found["source-only"].cells, strict=True))
+    assert first["step"].words == "–"
+
+
+def test_the_papers_printed_row_stands_beside_each_row_that_has_one(frame: pd.DataFrame):
+    table = tables.ablation(frame, "digits")
+    keys = [column.key for column in table.columns]
+    cells = {row.cells[0].detail: dict(zip(keys, row.cells, strict=True)) for row in table.rows}
+    notes = {row.cells[0].detail: " ".join(row.notes) for row in table.rows}
+    for ours, theirs in (
+        ("tsvdnet:e", "tsvdnet:code-e"),
+        ("tsvdnet:et", "tsvdnet:code"),
+        ("tsvdnet", "tsvdnet:code-u"),
+    ):
+        assert cells[ours]["printed"] == cells[theirs]["printed"]
+    printed = [(c["printed"].value, c["printed_gain"].value) for c in cells.values() if c["printed"].measured]
+    assert printed[1:4] == [(88.19, 1.36), (92.68, 5.85), (93.94, 7.11)]
+    assert "as T-SVDNet (+E+T): mm 88.76, mt 99.16, up 98.09, sv 82.94, syn 94.47, Avg 92.68." in notes["tsvdnet:code"]
+    assert [name for name, c in cells.items() if not c["printed"].measured] == ["source-only:bn", "tsvdnet:code-p"]
+
+
+def test_a_family_of_which_no_row_was_run_is_left_out_and_other_suites_have_no_printed_rows(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "tsvdnet:code"], suite="pacs", generated=())
+    table = tables.ablation(records.load(tmp_path), "pacs")
+    assert [block for block, _ in table.blocks] == ["Baselines", "The release's weights"]
+    assert "INCOMPLETE: no runs of Source-Only:bn, T-SVDNet:code-e (+E), T-SVDNet:code-p (+E+P), " in table.sentences
+    assert "printed" not in [column.key for column in table.columns]
+    row = rows(table)["The release's weights/T-SVDNet:code (+E+P+T)"]
+    assert row["step"].words == "row above not run"
+    assert row["gain_source-only"].measured
 
 
 def test_gain_is_the_paired_difference(frame: pd.DataFrame):
@@ -34,7 +88,7 @@ def test_gain_is_the_paired_difference(frame: pd.DataFrame):
         runs = frame[(frame.method == method) & (frame.preset == preset) & (frame.standard == "multi-source")]
         wide[method] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
     difference = wide["tsvdnet"] - wide["source-only"]
-    cell = rows(tables.ablation(frame, "digits"))["/T-SVDNet (+E)"]
+    cell = rows(tables.ablation(frame, "digits"))["The paper's reading/T-SVDNet (+E)"]
     assert cell["gain_source-only"].value == pytest.approx(difference.mean())
     half = 4.302653 * difference.std(ddof=1) / np.sqrt(3)
     assert cell["ci_source-only"].high == pytest.approx(difference.mean() + half, rel=1e-5)
@@ -44,11 +98,11 @@ def test_ablation_with_a_missing_step_says_so(tmp_path: Path):
     write_study(tmp_path, ["source-only", "tsvdnet"])
     table = tables.ablation(records.load(tmp_path), "digits")
     assert "INCOMPLETE: no runs of Source-Only:bn, T-SVDNet (+E), T-SVDNet (+E+T)" in table.sentences
-    assert rows(table)["/T-SVDNet (+E)"]["mm"].words == "not run"
+    assert rows(table)["The paper's reading/T-SVDNet (+E)"]["mm"].words == "not run"
 
 
 def test_ablation_refuses_what_it_cannot_compare(tmp_path: Path):
-    write_study(tmp_path, ["dann"])
+    write_study(tmp_path, ["dann", "source-only"])
     with pytest.raises(UserError, match="nothing for the table ablation"):
         tables.ablation(records.load(tmp_path), "digits")
     write_study(tmp_path, ["tsvdnet"], split="all")
@@ -88,6 +142,48 @@ def test_rows_with_fewer_targets_are_compared_on_those_they_have(tmp_path: Path)
     assert found["effect"].value == pytest.approx((wide["e"] - wide[""]).mean())
     row = next(r for r in tables.ablation(frame, "digits").rows if r.cells[0].words == "T-SVDNet (+E)")
     assert "over the targets that both rows have: mm, sv" in " ".join(row.notes)
+
+
+def test_a_choice_that_gives_the_same_bits_is_not_in_holms_family(tmp_path: Path):
+    def choice(value: str, *, shift: float, weights: str) -> None:
+        for target in ("mm", "sv"):
+            for seed in range(3):
+                accuracy = 50.0 + seed + shift * (1 + 0.2 * seed)
+                given = {"overrides": {"prox": value}} if value else {}
+                write_run(
+                    tmp_path, "tsvdnet", target, seed, accuracy=accuracy, weights=f"{weights}{target}{seed}", **given
+                )
+
+    choice("", shift=0.0, weights="a")
+    choice("far", shift=-5.0, weights="b")
+    alone = tables.choices(records.load(tmp_path), "digits")
+    p = rows(alone)["/T-SVDNet [prox = far]"]["p_holm"].value
+    assert "each choice with 3 or more seeds against the default: 1 comparison." in alone.sentences
+    choice("code", shift=0.0, weights="a")  # A = 0: the same run under another name
+    choice("zero", shift=0.0, weights="a")
+    choice("twin", shift=-5.0, weights="b")  # the same run as "far"
+    write_run(tmp_path, "tsvdnet", "mm", 0, overrides={"prox": "few"})
+    found = tables.choices(records.load(tmp_path), "digits")
+    by_name = rows(found)
+    assert by_name["/T-SVDNet [prox = far]"]["p_holm"].value == p  # none of them made the correction harder
+    assert by_name["/T-SVDNet [prox = twin]"]["p_holm"].value == p
+    for name in ("code", "zero"):
+        assert by_name[f"/T-SVDNet [prox = {name}]"]["p_holm"].words == "–"
+        assert by_name[f"/T-SVDNet [prox = {name}]"]["verdict"].words == "cannot differ: the same bits"
+    assert (
+        "1 comparison; not in it: 2 that give the same bits on every shared target and seed and cannot differ, 1 that repeat "
+        "another row bit for bit and share its p, 1 with fewer than 3 common seeds."
+    ) in found.sentences
+
+
+def test_equal_weights_with_other_predictions_can_differ_and_stay_in_the_family(tmp_path: Path):
+    for seed in range(3):
+        write_run(tmp_path, "tsvdnet", "mm", seed, accuracy=60.0 + seed, weights=f"w{seed}")
+        changed = {"overrides": {"normalise": "training"}, "weights": f"w{seed}"}
+        write_run(tmp_path, "tsvdnet", "mm", seed, accuracy=60.1 + 1.1 * seed, **changed)
+    table = tables.choices(records.load(tmp_path), "digits")
+    assert "1 comparison." in table.sentences
+    assert rows(table)["/T-SVDNet [normalise = training]"]["p_holm"].measured
 
 
 def test_two_seeds_decide_no_choice(tmp_path: Path):
@@ -154,6 +250,31 @@ def test_reported_gives_verdicts_in_tier_paper_only(tmp_path: Path):
         "→ mm": "reproduced", "→ mt": "differs", "→ up": "undecided",
         "→ sv": "not measured", "→ syn": "not measured", "Avg": "not measured",
     }  # fmt: skip
+
+
+def test_a_changed_setting_or_generated_images_get_no_cell_verdict_even_in_tier_paper(tmp_path: Path):
+    def verdict(folder: str, target: str, **fields: object) -> str:
+        for seed in range(3):
+            write_run(tmp_path / folder, "tsvdnet", target, seed, tier="paper", accuracy=80 + 0.1 * seed, **fields)  # type: ignore[arg-type]
+        table = tables.reported(records.load(tmp_path / folder), "digits")
+        return next(r.cells[6].words for r in table.rows if r.cells[2].measured)
+
+    assert verdict("real", "syn", generated=()) == "differs"
+    assert verdict("made", "syn", generated=("syn",)) == "direction only"
+    assert verdict("short", "mm", generated=(), overrides={"run.updates": 20}) == "direction only"
+
+
+def test_the_releases_rows_are_held_against_the_printed_parts_they_answer(tmp_path: Path):
+    presets = ("code-e", "code-p", "code", "code-u")
+    for split in ("all", "part"):
+        write_study(tmp_path, [f"tsvdnet:{p}" for p in presets], split=split, targets=["mm"])
+    table = tables.reported(records.load(tmp_path), "digits", split="all")
+    where = {row.cells[0].detail: row.cells[7].words for row in table.rows if row.cells[1].words == "→ mm"}
+    assert where == {
+        "tsvdnet:code-e": "4, T-SVDNet (+E)", "tsvdnet:code": "4, T-SVDNet (+E+T)", "tsvdnet:code-u": "1, T-SVDNet_all",
+    }  # fmt: skip
+    table = tables.reported(records.load(tmp_path), "digits", split="part")
+    assert {row.cells[0].detail for row in table.rows} == {"tsvdnet:code", "tsvdnet:code-u"}
 
 
 def test_averages_lists_the_eleven_wrong_ones_without_any_record():
