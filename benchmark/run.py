@@ -387,8 +387,7 @@ class Run:
         """Everything a reader of the run should know."""
         last = self.curve[-1]
         images = self.total * self.settings.batch * (len(self.spec.sources) + 1)
-        if last["diagnostics"].get("a_zero_whole_run"):
-            self.warnings.append("A was zero at every update: the low-rank term had no low-rank tensor")
+        self.warnings += self.method.remarks(last["diagnostics"])
         return {
             "run_id": self.spec.run_id,
             "spec": self.spec.to_json(),

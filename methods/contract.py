@@ -134,6 +134,10 @@ class Method(nn.Module):
         """What a reader of the record should know about the state now: JSON-able; read at evaluation points only."""
         return {}
 
+    def remarks(self, diagnostics: Mapping[str, Any]) -> list[str]:
+        """Sentences that a reader of a table must see, from the diagnostics of a whole run; the record keeps them."""
+        return []
+
     def uncertainty(self, images: Tensor) -> Tensor | None:
         """(N,) σ of each image, for methods that estimate one."""
         return None

@@ -14,8 +14,10 @@ from torch import Tensor
 from benchmark.errors import unknown
 
 
-def entropy(probabilities: Tensor) -> Tensor:
-    """H(p) = −Σ_c p_c log p_c in nat, with 0·log 0 = 0: (*, C) → (*)."""
+def entropy(probabilities: Tensor, epsilon: float = 0.0) -> Tensor:
+    """H(p) = −Σ_c p_c log(p_c + ε) in nat, with 0·log 0 = 0: (*, C) → (*)."""
+    if epsilon:
+        return -(probabilities * (probabilities + epsilon).log()).sum(-1)
     return torch.special.entr(probabilities).sum(-1)
 
 
@@ -35,14 +37,14 @@ def pseudo_labels(probabilities: Tensor, rule: str = "probability", threshold: f
     return torch.where(confident, label, -1)
 
 
-def class_means(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """Eq. 2: f_c = mean of the features labelled c. (B, F), (B,) → means (C, F), present (C,) bool.
+def class_means(features: Tensor, labels: Tensor, num_classes: int, epsilon: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Eq. 2: f_c = sum of the features labelled c / (their number + ε). (B, F), (B,) → means (C, F), present (C,) bool.
 
     The mean of a class that is absent from the batch is zero and `present` is False for it; labels of −1 belong to none.
     """
     member = (labels == torch.arange(num_classes, device=labels.device)[:, None]).to(features.dtype)
     count = member.sum(1, keepdim=True)
-    return member @ features / count.clamp_min(1), count[:, 0] > 0
+    return member @ features / (count.clamp_min(1) + epsilon), count[:, 0] > 0
 
 
 def moving_average(old: Tensor, new: Tensor, present: Tensor, alpha: float) -> Tensor:

@@ -78,7 +78,8 @@ def say_choices(suite: str, json: bool) -> int:
     for d in DISPUTES:
         options = " ".join(f"--set tsvdnet.{key}={str(value).lower()}" for key, value in d.changes.items())
         out.print(
-            f"{d.id:4}{d.question}: paper {d.paper}; code {d.code}. {options or 'Settled: ' + d.settled}",
+            f"{d.id:4}{d.question}: paper {d.paper}; code {d.code}. Default, {d.decision}. "
+            f"{'Other: ' + options if options else 'Settled: ' + d.settled}",
             markup=False,
         )
     out.print(

@@ -18,7 +18,8 @@ from tsvdnet.prototypes import class_means, gaussian_similarity
 from tsvdnet.tensor import rotate, shrink, unrotate
 
 ALL = ["", *PRESETS]
-ALIVE = {"lam": 0.05, "eta_ramp": 0.1, "max_entropy": 2.3}  # A ≠ 0 after two updates, pseudo labels from the first
+# A ≠ 0 after two updates, pseudo labels from the first by either rule
+ALIVE = {"lam": 0.05, "eta_ramp": 0.1, "tau": 0.12, "max_entropy": 2.3}
 
 
 def test_it_stands_in_the_registry_with_its_title_and_standard():
@@ -230,3 +231,35 @@ def test_presets_without_a_tensor_term_say_nothing_of_a():
     train(method, 2)
     assert "a_zero_whole_run" not in method.diagnostics()
     assert "a_norm" not in build("tnn").diagnostics()
+
+
+# -- what a reader of a table must know --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "preset, changes, parts",
+    [
+        ("", {}, "+E and +T did"),
+        ("code", {"max_entropy": 0.0}, "+E and +T did"),
+        ("e", {}, "+E did"),
+        ("paper", {}, "+T did"),  # +E acts on all of the target there
+    ],
+)
+def test_a_run_without_a_pseudo_label_says_which_parts_did_not_act(preset, changes, parts):
+    method = build(preset, **{"tau": 1.0, **changes})
+    train(method, 3)
+    said = method.remarks(method.diagnostics())
+    assert (
+        f"no target image was confident enough for a pseudo label at any update: {parts} not act on the target" in said
+    )
+    assert ("A was zero at every update: the low-rank term had no low-rank tensor" in said) == (preset != "e")
+
+
+def test_one_pseudo_label_is_enough_to_say_nothing_and_the_share_is_of_the_whole_run():
+    method = build(**ALIVE)
+    shares = [t["confident"].item() for t in train(method, 4)]
+    found = method.diagnostics()
+    assert found["share_confident"] == pytest.approx(sum(shares) / 4)
+    assert 0 < found["share_confident"] < 1
+    assert method.remarks(found) == []
+    assert build("e", entropy="off", tau=1.0).remarks({"share_confident": 0.0}) == []  # nothing rests on pseudo labels

@@ -16,9 +16,12 @@ from tests.tsvdnet.small import BATCH, batches, build, equal, train
 from tsvdnet.disputes import DISPUTES
 from tsvdnet.method import TSVDNet
 from tsvdnet.options import CHOICES, PRESETS, TSVDNetHParams
+from tsvdnet.prototypes import entropy, pseudo_labels
 from tsvdnet.tensor import rotate, tensor_nuclear_norm
 
 ALIVE = {"lam": 0.05, "eta_ramp": 0.1}  # A ≠ 0 after two updates
+LABELS = {"tau": 0.12, "max_entropy": 2.3}  # pseudo labels from the first update, by either rule
+NO_LABELS = {"tau": 1.0}  # none ever
 
 # field → (base changes, the other value); together every field of the hyper-parameters
 OTHER: dict[str, tuple[dict[str, Any], Any]] = {
@@ -29,18 +32,18 @@ OTHER: dict[str, tuple[dict[str, Any], Any]] = {
     "rho": ({"eta_schedule": "released", "eta0": 0.1}, 1.5),
     "gamma": ({}, 0.02),
     "kernel_dim": ({}, 0),
-    "unit_scale": ({}, 4.0),
     "alpha": ({}, 0.9),
-    "tau": ({"pseudo": "probability"}, 0.1),
-    "max_entropy": ({}, 2.0),
+    "tau": ({}, 0.3),
+    "max_entropy": ({"pseudo": "entropy"}, 2.0),
     "entropy_weight": ({"entropy": "all"}, 0.1),
     "tnn_weight": ({"tensor": "tnn"}, 1.0),
     "normalise": ({}, "never"),
     "distance": ({}, "sum"),
-    "pseudo": ({"tau": 0.2}, "probability"),
+    "pseudo": ({"tau": 0.2}, "entropy"),
+    "epsilons": ({}, "released"),
     "source_loss": ({}, "sum"),
     "prototype_loss": ({}, True),
-    "entropy": ({"max_entropy": 0.0}, "all"),
+    "entropy": (NO_LABELS, "all"),
     "entropy_mean": ({"entropy": "all"}, "samples"),
     "uncertainty": ({}, "exact"),
     "sigma_link": ({}, "exp"),
@@ -53,8 +56,8 @@ OTHER: dict[str, tuple[dict[str, Any], Any]] = {
     "aux_restart": ({**ALIVE, "aux_every": 4}, 3),
     "eta_schedule": ({}, "released"),
     "lam_rule": ({"eta_ramp": 0.1}, "active"),
-    "gate": ({"max_entropy": 0.0}, False),
-    "a_init": ({"eta0": 1.0}, "random"),
+    "gate": (NO_LABELS, False),
+    "a_init": ({"eta0": 1.0}, "zero"),
     "extra_linear": ({}, True),
     "single_lr": ({}, True),
 }
@@ -68,7 +71,7 @@ def test_every_hyper_parameter_stands_in_the_table_above():
 @pytest.mark.parametrize("field", OTHER)
 def test_the_option_changes_what_is_learned(field):
     base, value = OTHER[field]
-    one, two = build(**{"max_entropy": 2.3, **base}), build(**{"max_entropy": 2.3, **base, field: value})
+    one, two = build(**{**LABELS, **base}), build(**{**LABELS, **base, field: value})
     train(one), train(two)
     changed = {n for n, p in one.extractor.state_dict().items() if not torch.equal(p, two.extractor.state_dict()[n])}
     assert changed
@@ -92,7 +95,7 @@ def test_every_value_of_every_option_trains(field, value):
 
 @functools.lru_cache
 def trained(preset: str, **changes: Any) -> TSVDNet:
-    method = build(preset, max_entropy=2.3, eta_ramp=0.1, **changes)
+    method = build(preset, **LABELS, eta_ramp=0.1, **changes)
     train(method, 3)
     return method
 
@@ -109,9 +112,25 @@ def test_every_dispute_is_an_option_with_an_effect_or_says_where_it_is_settled()
     for d in DISPUTES:
         assert bool(d.changes) != bool(d.settled), d.id
         assert set(d.changes) <= set(OTHER), d.id
+        assert d.decision.startswith(("paper: ", "release: ", "ours: ")), d.id
         default = build_hparams(TSVDNet)
         assert all(getattr(default, key) != value for key, value in d.changes.items()), d.id
         build_hparams(TSVDNet, d.changes)
+
+
+def test_the_rows_of_table_4_exist_in_the_releases_weights_and_each_adds_one_part():
+    """+E → + prototype loss → +T → +U: the terms of the objective, and nothing else between two rows."""
+    steps = [set(first(build(p, **LABELS))) - {"pseudo_labels", "confident"} for p in ("code-e", "code-p", "code")]
+    assert steps == [{"cls", "entropy"}, {"cls", "entropy", "prototype"}, {"cls", "entropy", "prototype", "tensor"}]
+    rows = {p: dataclasses.asdict(build_hparams(TSVDNet, PRESETS[p])) for p in ("code-e", "code-p", "code", "code-u")}
+
+    def changed(a: str, b: str) -> set[str]:
+        return {key for key in rows[a] if rows[a][key] != rows[b][key]}
+
+    assert changed("code-e", "code-p") == {"prototype_loss"}
+    assert changed("code-p", "code") == {"tensor"}
+    assert changed("code", "code-u") == {"uncertainty"}
+    assert rows["code-u"]["uncertainty"] == "approximate"
 
 
 def test_presets_set_switches_and_no_number_of_a_dataset():
@@ -133,7 +152,7 @@ def test_sources_are_averaged_as_printed_or_summed_as_released():
 
 def test_normalisation_in_training_only_trains_the_same_weights_and_predicts_otherwise():
     """D11"""
-    always, training = build(), build(normalise="training")
+    always, training = build(normalise="always"), build()
     train(always), train(training)
     assert equal(always, training)
     images = batches(0)[1].images
@@ -144,18 +163,41 @@ def test_normalisation_in_training_only_trains_the_same_weights_and_predicts_oth
     torch.testing.assert_close(always.predict(images), always.classifier(unit).softmax(1).detach())
 
 
-def test_the_length_of_normalised_features_changes_the_heads_and_not_the_kernel():
-    one, four = build("et"), build("et", unit_scale=4.0)
-    first(one), first(four)
-    torch.testing.assert_close(one.G, four.G)
-    torch.testing.assert_close(4 * one.prototypes, four.prototypes)
-    assert one.lam == four.lam
-    assert build("active").lam == pytest.approx(build("active", unit_scale=4.0).lam)
+def test_sigma_is_read_from_features_as_the_loss_saw_them():
+    """D11: at test the classifier gets raw features, the uncertainty head those of training."""
+    method = build()
+    train(method, 2)
+    images = batches(0)[1].images
+    unit = torch.nn.functional.normalize(method.features(images))
+    torch.testing.assert_close(method.sigma(images), (method.head(unit)[:, 0].exp().log1p() + 0.1).sqrt().detach())
 
 
-def test_longer_features_make_predictions_confident_sooner():
-    short, long = ([t["confident"].item() for t in train(build(unit_scale=s), 20)] for s in (1.0, 16.0))
-    assert sum(long) > sum(short)
+@pytest.mark.parametrize("classes, probability", [(10, 0.863), (345, 0.926)])
+def test_the_released_entropy_is_this_probability_when_the_rest_is_spread_evenly(classes, probability):
+    """D6: what 0.7 nat asks of the most probable class; two classes alone share the mass at ½ each and pass."""
+
+    def labels(p: float) -> list[int]:
+        rest = torch.full((classes - 1,), (1 - p) / (classes - 1), dtype=torch.float64)
+        return pseudo_labels(torch.cat([torch.tensor([p]), rest])[None], "entropy", 0.7).tolist()
+
+    assert labels(probability - 0.001) == [-1]
+    assert labels(probability + 0.001) == [0]
+    assert pseudo_labels(torch.tensor([[0.5001, 0.4999, 0.0]]), "entropy", 0.7).tolist() == [0]
+
+
+def test_the_released_epsilons_stand_in_the_divisor_and_in_the_logarithm():
+    sure = {"pseudo": "entropy", "max_entropy": 3.0, "alpha": 1.0}
+    plain, released = build(**sure), build(**sure, epsilons="released")
+    one, two = first(plain), first(released)
+    sources, _ = batches(0)
+    for d, batch in enumerate(sources):
+        count = torch.bincount(batch.labels, minlength=10)[:, None]
+        torch.testing.assert_close(
+            released.prototypes[d], plain.prototypes[d] * count / (count + 1e-5), rtol=1e-6, atol=0
+        )
+    p = torch.tensor([[1.0, 0.0], [0.25, 0.75]], dtype=torch.float64)
+    torch.testing.assert_close(entropy(p, 1e-8), -(p * (p + 1e-8).log()).sum(1), rtol=0, atol=0)
+    assert one["entropy"].item() == pytest.approx(two["entropy"].item(), rel=1e-5)
 
 
 def test_entropy_over_classes_too_is_one_c_th_of_the_entropy_per_sample():
@@ -165,13 +207,13 @@ def test_entropy_over_classes_too_is_one_c_th_of_the_entropy_per_sample():
 
 
 def test_entropy_of_confident_samples_is_zero_when_there_are_none_and_off_is_absent():
-    assert first(build(max_entropy=0.0))["entropy"] == 0
+    assert first(build(**NO_LABELS))["entropy"] == 0
     assert "entropy" not in first(build(entropy="off"))
 
 
 def test_the_gate_keeps_the_tensor_term_out_until_the_first_target_pseudo_label():
     """D20: without any pseudo label training equals training without +T, bit for bit."""
-    gated, off, open_ = (build(max_entropy=0.0, **c) for c in ({}, {"tensor": "off"}, {"gate": False}))
+    gated, off, open_ = (build(**NO_LABELS, **c) for c in ({}, {"tensor": "off"}, {"gate": False}))
     for method in (gated, off, open_):
         train(method, 8)
     assert all(torch.equal(p, q) for p, q in zip(gated.parameters(), off.parameters(), strict=True))
@@ -189,7 +231,7 @@ def test_without_uncertainty_there_is_no_head_and_no_sigma():
 
 
 def test_the_nuclear_norm_preset_descends_the_rotated_norm():
-    method = build("tnn", max_entropy=2.3)
+    method = build("tnn", **LABELS)
     term = first(method)["tensor"]
     assert term.item() == pytest.approx(0.01 * tensor_nuclear_norm(rotate(method.G)).item())
 
@@ -198,7 +240,7 @@ def test_the_a_step_comes_every_so_many_updates_and_the_count_restarts():
     """D7, and the released counter that begins anew with every epoch."""
 
     def steps(**changes: int) -> list[int]:
-        method, found = build(**ALIVE, a_init="random", max_entropy=2.3, gate=False, **changes), []
+        method, found = build(**ALIVE, **LABELS, gate=False, **changes), []
         for t in range(9):
             before = method.A
             train(method, 1, start=t)
@@ -212,7 +254,7 @@ def test_the_a_step_comes_every_so_many_updates_and_the_count_restarts():
 
 
 def test_rotation_shrinks_the_other_slices():
-    method, flat = build(**ALIVE, max_entropy=2.3), build(**ALIVE, max_entropy=2.3, rotation=False)
+    method, flat = build(**ALIVE, **LABELS), build(**ALIVE, **LABELS, rotation=False)
     train(method, 4), train(flat, 4)
     assert len(method.diagnostics()["a_rank"]) == 10
     assert len(flat.diagnostics()["a_rank"]) == 5
@@ -229,7 +271,7 @@ def test_the_extra_layer_comes_before_the_classifier_and_single_lr_gives_heads_t
 
 def test_a_random_first_a_is_gone_after_the_first_a_step():
     """D16"""
-    method = build(a_init="random")
+    method = build()
     assert method.A.min() >= 0
     assert method.A.max() > 0.9
     train(method, 1)
