@@ -152,7 +152,7 @@ def test_a_wrong_override_is_a_sentence(override: dict, words: str) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("protocol = 1", "protocol = 'one'"), "protocol"),
+        (("protocol = 2", "protocol = 'two'"), "protocol"),
         (('name = "digits"', 'nome = "digits"'), "nome"),
         (("[tiers.mini]", "[tiers.mini"), "not valid TOML"),
         (('data = "embedded"', 'data = "cloud"'), "tiers.mini.data"),
