@@ -43,7 +43,7 @@ def test_tensorboard_reads_the_curves_back(results: Path, tmp_path: Path):
     folder = export.write(results, "tensorboard", tmp_path / "boards")
     export.write(results, "tensorboard", tmp_path / "boards")  # twice: replaced, not doubled
     frame = records.load(results)
-    run = frame[frame.method == "dann"].iloc[0]
+    run = frame[(frame.method == "dann") & (frame.status == "done")].iloc[0]
     place = next(folder.glob(f"digits/mini/*{run.run_id}"))
     events = accumulator.EventAccumulator(str(place))
     events.Reload()

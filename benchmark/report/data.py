@@ -65,7 +65,8 @@ def run_data(frame: pd.DataFrame) -> dict[str, Any]:
     columns = [frame[key].tolist() for key in ("run_id", *TEXT, *NUMBERS)]
     for row in zip(*columns, strict=True):
         text = [names[key].index(_text(value)) for key, value in zip(TEXT, row[1 : 1 + len(TEXT)], strict=True)]
-        runs.append([row[0], *text, *(_number(value) for value in row[1 + len(TEXT) :])])
+        numbers = zip(NUMBERS, row[1 + len(TEXT) :], strict=True)
+        runs.append([row[0], *text, *(_number(value, 3 if key == "target_share" else 2) for key, value in numbers)])
     for path, reason, overrides in zip(frame["path"], frame["reason"], frame["overrides"], strict=True):
         details.append(_detail(Path(str(path)), _text(reason), _text(overrides), shared))
     return {

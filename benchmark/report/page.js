@@ -172,7 +172,7 @@ function openRun(list, k) {
   const steps = dialog.querySelector(".run-steps");
   steps.innerHTML = list.length > 1 ? `<button type="button" data-step="-1" ${k ? "" : "disabled"}>‹</button> run ${k + 1} of ${list.length} <button type="button" data-step="1" ${k < list.length - 1 ? "" : "disabled"}>›</button>` : "";
   steps.querySelectorAll("button").forEach((b) => b.addEventListener("click", () => openRun(list, k + Number(b.dataset.step))));
-  const accuracies = d.curve.update ? [{ y: d.curve.target.running, shade: "b2", mean: true, name: "target" }, { y: d.curve.target.target ?? [], shade: "b1", mean: true, name: "its statistics" }, { y: d.curve.source_val, shade: "b0", name: "held-out sources" }] : [];
+  const accuracies = d.curve.update ? [{ y: d.curve.target.running, shade: "b2", mean: true, name: "target" }, { y: d.curve.target.target ?? [], shade: "b1", mean: true, name: "target, own statistics" }, { y: d.curve.source_val, shade: "b0", name: "held-out sources" }] : [];
   const curve = d.curve.update ? lines(accuracies.filter((s) => s.y.length).map((s) => ({ ...s, x: d.curve.update })),
     { width: 520, height: 240, label: "Accuracy during training" }) : "<p>No curve.</p>";
   const losses = Object.entries(d.curve.losses || {}).slice(0, 4).map(([name, y], n) => ({ x: d.curve.update, y, name, shade: "b" + (n % 4) }));
