@@ -12,6 +12,7 @@ import pandas as pd
 from benchmark import records
 from benchmark.errors import UserError, unknown
 from benchmark.files import replacing
+from benchmark.selection import VALIDATORS
 
 
 def write(results: Path | str, format: str, out: Path | None = None) -> Path:
@@ -78,9 +79,12 @@ def to_tensorboard(frame: pd.DataFrame, folder: Path) -> Path:
 
 def _scalars(row: dict[str, Any]) -> list[tuple[str, float]]:
     """Numbers of one evaluation point, with a tag each."""
-    found = [(f"accuracy/{key}", row[key]) for key in ("target", "source_val") if key in row]
-    found += [("selection/unsup", row["unsup"])] if "unsup" in row else []
-    for group in ("losses", "probes", "diagnostics", "pseudo"):
+    found: list[tuple[str, Any]] = []
+    for prefix, scored in [("", row), *((f"{kind}_statistics/", s) for kind, s in row.get("statistics", {}).items())]:
+        found += [(f"{prefix}accuracy/{key}", scored.get(key)) for key in ("target", "source_val")]
+        found += [(f"{prefix}selection/{key}", scored.get(key)) for key in VALIDATORS if key != "source_val"]
+        found += [(f"{prefix}probes/{key}", value) for key, value in (scored.get("probes") or {}).items()]
+    for group in ("losses", "diagnostics", "pseudo"):
         found += [(f"{group}/{key}", value) for key, value in (row.get(group) or {}).items()]
     return [(tag, float(v)) for tag, v in found if isinstance(v, int | float) and not isinstance(v, bool)]
 

@@ -18,6 +18,7 @@ from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
 from benchmark.spec import load_suite
 from benchmark.tables import scores
+from benchmark.tables.condition import scored_once
 
 QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
@@ -140,9 +141,11 @@ def rendered(study: Path) -> dict[str, bytes]:
     for suffix, form in tables.FORMS.items():
         found[f"tables/verdicts.{suffix}"] = form(verdicts).encode("utf-8")
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
+        # a study of protocol 1 had no choice of statistics, and its captions name none
+        once = {"statistics": "running"} if scored_once(group) else {}
         for kind in tables.KINDS:
             try:
-                table = tables.make(kind, group, load_suite(str(suite)))
+                table = tables.make(kind, group, load_suite(str(suite)), **once)
             except UserError:
                 continue  # this study has no records for this kind of table
             for suffix, form in tables.FORMS.items():

@@ -25,8 +25,8 @@ WORDS = {
 
 
 def scores(row: Mapping[str, Any], statistics: str = "running") -> Mapping[str, Any]:
-    """The scores of an evaluation point: `target`, `per_class`, the validators, `probes`."""
-    return row if statistics == "running" else row["statistics"][statistics]
+    """The scores of an evaluation point: `target`, `per_class`, the validators, `probes`; none when it was scored once."""
+    return row if statistics == "running" else row.get("statistics", {}).get(statistics, {})
 
 
 def select(curve: Sequence[Mapping[str, Any]], rule: str, statistics: str = "running") -> Mapping[str, Any] | None:

@@ -156,6 +156,7 @@ def test_publish_renders_and_verify_notices_a_stale_table(
     [
         (["run", "--suite", "digtis"], "Did you mean 'digits'"),
         (["run", "--suite", "digits", "--selection", "best"], "Allowed: "),
+        (["run", "--suite", "digits", "--statistics", "best"], "Allowed: running, target"),
         (["run", "--suite", "digits", "--executor", "cloud"], "Allowed: local, slurm"),
         (["run", "--suite", "digits", "--device", "tpu"], "Allowed: cpu, auto, cuda"),
         (["run", "--suite", "digits", "--results", "/dev/null/x"], "Choose another with --results"),

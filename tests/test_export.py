@@ -29,6 +29,9 @@ def test_tables_hold_every_run_with_its_numbers(results: Path, tmp_path: Path, f
     assert set(back.index) == set(frame.index)
     done = frame[frame.status == "done"]
     assert back.loc[done.index, "last"].astype(float).tolist() == pytest.approx(done["last"].tolist())
+    both = back.loc[done.index, ["target_last", "target_share"]].astype(float)
+    assert both["target_last"].tolist() == pytest.approx(done["target_last"].tolist())
+    assert (both["target_share"] == 0.2442).all()
     changed = back[back["set.prox"].notna()]
     assert changed["set.prox"].tolist() == ["zero"]
     assert str(changed["set.run.updates"].iloc[0]).rstrip("0").rstrip(".") in ("20", "2")
@@ -40,7 +43,7 @@ def test_tensorboard_reads_the_curves_back(results: Path, tmp_path: Path):
     folder = export.write(results, "tensorboard", tmp_path / "boards")
     export.write(results, "tensorboard", tmp_path / "boards")  # twice: replaced, not doubled
     frame = records.load(results)
-    run = frame[frame.method == "dann"].iloc[0]
+    run = frame[(frame.method == "dann") & (frame.status == "done")].iloc[0]
     place = next(folder.glob(f"digits/mini/*{run.run_id}"))
     events = accumulator.EventAccumulator(str(place))
     events.Reload()
@@ -48,7 +51,11 @@ def test_tensorboard_reads_the_curves_back(results: Path, tmp_path: Path):
     found = events.Scalars("accuracy/target")
     assert [e.step for e in found] == [row["update"] for row in curve]
     assert [e.value for e in found] == pytest.approx([row["target"] for row in curve], rel=1e-5)
-    assert "probes/tnn_rotated" in events.Tags()["scalars"]
+    found = events.Scalars("target_statistics/accuracy/target")
+    wanted = [row["statistics"]["target"]["target"] for row in curve]
+    assert [e.value for e in found] == pytest.approx(wanted, rel=1e-5)
+    tags = {"probes/tnn_rotated", "selection/snd", "target_statistics/selection/dev"}
+    assert tags <= set(events.Tags()["scalars"])
 
 
 def test_a_missing_extra_is_named(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

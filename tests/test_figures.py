@@ -93,6 +93,22 @@ def test_curves_have_one_panel_a_target(frame: pd.DataFrame):
     assert [a.get_title() for a in figure.axes if a.get_visible()] == ["→ mm", "→ mt", "→ up", "→ sv", "→ syn*"]
 
 
+def test_curves_and_costs_take_the_targets_statistics_and_say_so(frame: pd.DataFrame, tmp_path: Path):
+    wanted = {"target_last": None, "last": "running"}
+    for column, statistics in wanted.items():
+        drawing = figures.draw("curves", frame, "digits", methods=["tsvdnet"], target="mm", statistics=statistics)
+        ends = frame[(frame.method == "tsvdnet") & (frame.preset == "") & (frame.target == "mm")][column]
+        assert drawing.figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(ends.mean())
+        assert ("of target training images, re-estimated" in drawing.caption) == (statistics is None)
+        costs = figures.draw("cost", frame, "digits", statistics=statistics)
+        dann = frame[(frame.method == "tsvdnet") & (frame.preset == "")][column].mean()
+        assert any(line.get_ydata()[0] == pytest.approx(dann) for line in costs.figure.axes[0].lines[:-1])
+    for kind in ("tsne", "tnn"):  # the paper's own figures: what the loop leaves behind
+        assert "loop leaves behind, as released code does" in figures.draw(kind, frame, "digits").caption
+    with pytest.raises(UserError, match="--statistics does not go with --kind tsne"):
+        figures.draw("tsne", frame, "digits", statistics="target")
+
+
 def test_a_name_with_dollars_is_a_name_and_not_mathematics(tmp_path: Path):
     write_study(tmp_path, ["net.py:Odd"], title="$x_1^{2}$ & <b> %")
     figures.render(figures.draw("curves", records.load(tmp_path), "digits"), "png")
@@ -136,6 +152,12 @@ def test_critical_difference_is_refused_for_one_suite_and_drawn_for_three(tmp_pa
     drawing = figures.draw("critical-difference", records.load(tmp_path), None)
     assert drawing.alt.startswith("Methods by mean rank, best first: T-SVDNet 1.00, M³SDA 2.00")
     assert "15 blocks" in drawing.caption
+    assert "of target training images, re-estimated" in drawing.caption
+    old = records.load(tmp_path)
+    old.loc[old["suite"] == "pacs", "target_last"] = np.nan
+    with pytest.raises(UserError, match="Add --statistics running"):
+        figures.draw("critical-difference", old, None)
+    assert "15 blocks" in figures.draw("critical-difference", old, None, statistics="running").caption
     png = Image.open(io.BytesIO(figures.render(drawing, "png")))
     assert png.width > 400
 

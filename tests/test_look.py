@@ -72,6 +72,8 @@ def test_averages_and_verdicts_need_no_records(tmp_path: Path, capsys: pytest.Ca
         (["--format", "pdf"], "There is no format of tables 'pdf'"),
         (["--tier", "lite"], "There is no run of suite digits with --tier 'lite'"),
         (["--selection", "best"], "There is no selection rule 'best'"),
+        (["--statistics", "batch"], "There is no kind of statistics at test 'batch'. Allowed: running, target"),
+        (["--statistics", "target", "--kind", "verdicts"], "--statistics does not go with --kind verdicts"),
         (["--set", "lam=3"], "Write it as --set run.updates=20"),
         (["--target", "mm"], "--target goes with --kind per-class"),
         (["--tuned"], "There are no tuned runs"),
@@ -102,8 +104,10 @@ def test_no_records_mixed_tiers_and_several_suites_are_exit_code_2(tmp_path: Pat
 def test_settings_pick_the_runs_made_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for updates in (20, 30):
         write_run(tmp_path, "dann", "mm", 0, overrides={"run.updates": updates}, accuracy=float(updates))
-    assert main(["table", "--results", str(tmp_path), "--set", "run.updates=30", "--format", "csv"]) == 0
-    assert "DANN,30," in capsys.readouterr().out
+    wanted = ["table", "--results", str(tmp_path), "--set", "run.updates=30", "--format", "csv"]
+    for statistics, value in (("running", 30), ("target", 32)):
+        assert main([*wanted, "--statistics", statistics]) == 0
+        assert f"DANN,{value}," in capsys.readouterr().out
 
 
 def test_figure_writes_png_and_pdf_and_says_what_it_shows(

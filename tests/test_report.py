@@ -16,7 +16,7 @@ from benchmark.errors import UserError
 from benchmark.report.data import embed, run_data
 from benchmark.spec import load_suite
 from tests.browser import CHROMIUM, Page, browser
-from tests.synthetic import write_run, write_study
+from tests.synthetic import TARGET_GAIN, write_run, write_study
 
 NASTY = "</script><script>window.broken=1</script> & \"x\" 'y' My_Net"
 
@@ -119,10 +119,28 @@ def test_data_holds_every_run_with_its_curve(results: Path):
     assert len(data["runs"]) == len(data["details"]) == len(frame)
     place = {name: i for i, name in enumerate(data["columns"])}
     for run, detail, path in zip(data["runs"], data["details"], frame["path"], strict=True):
-        assert detail["curve"]["target"] == [round(row["target"], 2) for row in records.read_curve(Path(path))]
+        curve = records.read_curve(Path(path))
+        assert detail["curve"]["target"] == {
+            "running": [round(row["target"], 2) for row in curve],
+            "target": [round(row["statistics"]["target"]["target"], 2) for row in curve],
+        }
         status = data["names"]["status"][run[place["status"]]]
         assert ("hparams" in detail) == (status == "done")
+        if status == "done":
+            assert run[place["target_last"]] == detail["curve"]["target"]["target"][-1]
+            assert detail["per_class"]["target"][0] > detail["per_class"]["running"][0]
     assert len(data["shared"]) < 30  # what runs share is stored once
+
+
+def test_a_run_of_protocol_1_has_one_curve_and_one_number(tmp_path: Path):
+    write_run(tmp_path, protocol=1)
+    data = json.loads(embed(run_data(records.load(tmp_path))))
+    (run,), (detail,) = data["runs"], data["details"]
+    assert list(detail["curve"]["target"]) == list(detail["per_class"]) == ["running"]
+    assert run[data["columns"].index("target_last")] is None
+    page = report.write(tmp_path, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "these runs were scored with no others (protocol 1)" in page
+    assert "were scored once (protocol 1). Run them again" in page  # why there is no table of both
 
 
 def test_figures_are_inside_the_page_with_words(results: Path, tmp_path: Path):
@@ -205,6 +223,16 @@ class TestInABrowser:
         assert opened.run("window.broken") is None
         opened.run('document.getElementById("close").click()')
         assert opened.run('document.getElementById("run").open') is False
+
+    def test_a_run_lists_every_rule_under_both_statistics(self, opened: Page):
+        done = 'data.runs.findIndex((_, i) => value(i, "target_last") !== null)'
+        opened.run(f"openRun([{done}], 0)")
+        lines = opened.run(
+            '[...document.querySelector("#run-body table.pairs").rows].map(r => [...r.cells].map(c => c.textContent))'
+        )
+        assert lines[0] == ["Batch-norm statistics", "running", "target"]
+        assert [line[0] for line in lines[1:]] == ["last", "source-val", "unsup", "snd", "bnm", "dev", "oracle"]
+        assert float(lines[1][2]) - float(lines[1][1]) == pytest.approx(TARGET_GAIN, abs=0.011)
 
     def test_runs_sort_with_missing_numbers_last(self, opened: Page):
         opened.run("document.querySelector('#runs-table button[data-key=\"last\"]').click()")

@@ -15,7 +15,13 @@ from benchmark.errors import UserError, unknown
 SuiteName = Annotated[str, typer.Option("--suite", help="Suite; not needed when the records hold only one.")]
 Tier = Annotated[str | None, typer.Option("--tier", help="Tier, when the records hold several.")]
 Split = Annotated[str | None, typer.Option("--split", help="part or all.")]
-Selection = Annotated[str, typer.Option("--selection", help="last, source-val, unsup, or oracle.")]
+Selection = Annotated[str, typer.Option("--selection", help="last, source-val, unsup, snd, bnm, dev, or oracle.")]
+Statistics = Annotated[
+    str | None,
+    typer.Option(
+        "--statistics", help="Batch-norm statistics at test: running or target; default target, reported: running."
+    ),
+]
 Target = Annotated[str | None, typer.Option("--target", help="One target, where the kind shows one.")]
 Data = Annotated[
     str | None, typer.Option("--data", help="Data fingerprint (or its beginning), when there are several.")
@@ -71,11 +77,12 @@ def table(
     kind: Annotated[
         str,
         typer.Option(
-            help="comparison, gains, ablation, choices, selection, per-class, cost, reported, verdicts, averages."
+            help="comparison, gains, ablation, choices, selection, statistics, per-class, cost, reported, verdicts, averages."
         ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",
     selection: Selection = "last",
+    statistics: Statistics = None,
     tier: Tier = None,
     split: Split = None,
     target: Target = None,
@@ -95,6 +102,8 @@ def table(
     forms = {"text": "", "markdown": "md", "latex": "tex", "csv": "csv", "html": "html"}
     if format not in forms:
         raise unknown("format of tables", format, forms)
+    if kind in ("averages", "verdicts") and statistics is not None:
+        raise UserError(f"--statistics does not go with --kind {kind}: leave it out.")
     if kind == "averages":
         made = tables.averages()
     elif kind == "verdicts":
@@ -104,7 +113,7 @@ def table(
             raise unknown("kind of table", kind, [*tables.KINDS, "verdicts", "averages"])
         frame = records.load(results)
         options = given(tier=tier, split=split, data=data, protocol=protocol, threads=threads, latest=latest)
-        options |= {"selection": selection, "tuned": tuned, "settings": parse_settings(set_)}
+        options |= {"selection": selection, "statistics": statistics, "tuned": tuned, "settings": parse_settings(set_)}
         if target is not None:
             if kind != "per-class":
                 raise UserError("--target goes with --kind per-class: the other tables show every target.")
@@ -141,9 +150,11 @@ def figure(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run to show; the lowest common one by default.")] = None,
     selection: Selection = "last",
+    statistics: Statistics = None,
     tier: Tier = None,
     split: Split = None,
     data: Data = None,
+    protocol: Protocol = None,
     threads: Threads = None,
     latest: Latest = False,
     set_: Set = None,
@@ -157,6 +168,7 @@ def figure(
     frame = records.load(results)
     options = given(target=target, seed=seed, tier=tier, split=split, data=data, threads=threads, latest=latest)
     options |= {"methods": comma_list(methods) or None, "selection": selection, "settings": parse_settings(set_)}
+    options |= {"protocol": protocol, "statistics": statistics}
     if kind == "critical-difference":
         drawn = figures.draw(kind, frame, suite or None, **options)
     else:

@@ -18,7 +18,8 @@ from benchmark.tables.table import Cell, Column, Row, Table, words
 
 def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
     """One row for each printed cell that one of our rows can be held against: measured, reported, ours − reported."""
-    runs, condition = narrow(frame, suite, selection=selection, **only)
+    # the printed numbers were scored with what the loops leave behind
+    runs, condition = narrow(frame, suite, selection=selection, usual="running", **only)
     numbers = printed.accuracies(condition.suite.reported or condition.suite.name)
     numbers = numbers[numbers["kind"] != "gain"]
     if numbers.empty:

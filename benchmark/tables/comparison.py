@@ -72,7 +72,8 @@ def _columns(condition: Condition) -> tuple[Column, ...]:
 def _row(entry: s.Entry, condition: Condition, notes: list[str], details: dict[str, str] | None = None) -> Row:
     cells = score_cells(entry, condition)
     per_target = {t: cells[t] for t in condition.targets}
-    gap = entry.done["oracle"].astype(float) - entry.done[condition.selection].astype(float)
+    rule = entry.scores(condition.selection).set_index("run_id")["score"]
+    gap = entry.scores("oracle").set_index("run_id")["score"].loc[rule.index] - rule
     for target, detail in (details or {}).items():
         cells[target] = replace(cells[target], detail=detail)
     oracle_gap = Cell(value=float(gap.mean()), n=len(gap)) if len(gap) else words("–")

@@ -10,7 +10,7 @@ import pandas as pd
 
 from benchmark.errors import UserError
 from benchmark.files import read_json
-from benchmark.selection import normalise
+from benchmark.selection import normalise, scores
 from benchmark.spec import Suite
 from benchmark.tables import scores as s
 from benchmark.tables.condition import narrow
@@ -62,7 +62,7 @@ def _class_means(entry: s.Entry) -> np.ndarray | None:
     by_target: dict[str, list[np.ndarray]] = {}
     for target, path in zip(entry.done["target"], entry.done["path"], strict=True):
         document = read_json(Path(str(path)) / "record.json")
-        values = document.get("per_class") if isinstance(document, dict) else None
+        values = scores(document, entry.statistics).get("per_class") if isinstance(document, dict) else None
         if isinstance(values, list) and values:
             numbers = np.array([np.nan if v is None else v for v in values], dtype=float)
             by_target.setdefault(str(target), []).append(numbers)

@@ -18,6 +18,7 @@ import pandas as pd
 
 from benchmark import stats
 from benchmark.errors import UserError
+from benchmark.selection import column_of
 from benchmark.tables.condition import Condition
 from benchmark.tables.table import Cell, Row, words
 from methods import BUILT_IN
@@ -80,12 +81,24 @@ class Entry:
         """The finished runs."""
         return self.runs[self.runs["status"] == "done"]
 
-    def scores(self, rule: str) -> pd.DataFrame:
-        """Finished runs: seed, target, score (and sources)."""
-        if rule not in self._scores:
-            kept = self.done[["run_id", "seed", "target", "sources", "final_unsup"]]
-            self._scores[rule] = kept.assign(score=self.done[rule].astype(float))
-        return self._scores[rule]
+    @property
+    def statistics(self) -> str:
+        """With which batch-norm statistics its numbers are scored."""
+        return str(self.runs["statistics"].iloc[0])
+
+    def scores(self, rule: str, statistics: str = "") -> pd.DataFrame:
+        """Finished runs that `rule` has a choice for: seed, target, score (and sources, final_unsup).
+
+        With the table's statistics at test, or with those named.
+        """
+        column = column_of(rule, statistics or self.statistics)
+        if column not in self._scores:
+            unsup = self.done[column_of("final_unsup", statistics or self.statistics)]
+            kept = self.done[["run_id", "seed", "target", "sources"]].assign(
+                final_unsup=unsup, score=self.done[column].astype(float)
+            )
+            self._scores[column] = kept[kept["score"].notna()]
+        return self._scores[column]
 
 
 def changes(overrides: str, tuned: str) -> dict[str, Any]:
@@ -214,7 +227,7 @@ def missing(runs: pd.DataFrame) -> Cell:
         if state in states.index:
             reasons = [str(r) for r in runs.loc[runs["status"] == state, "reason"].dropna() if r]
             return Cell(words=state, detail=reasons[0] if reasons else "")
-    return Cell(words="not run")
+    return Cell(words="no score", detail="the selection rule has nothing to choose by")
 
 
 def target_cells(entry: Entry, condition: Condition) -> dict[str, Cell]:

@@ -86,7 +86,7 @@ def test_gain_is_the_paired_difference(frame: pd.DataFrame):
     wide = {}
     for method, preset in (("tsvdnet", "e"), ("source-only", "")):
         runs = frame[(frame.method == method) & (frame.preset == preset) & (frame.standard == "multi-source")]
-        wide[method] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+        wide[method] = runs.pivot(index="seed", columns="target", values="target_last").mean(axis=1)
     difference = wide["tsvdnet"] - wide["source-only"]
     cell = rows(tables.ablation(frame, "digits"))["The paper's reading/T-SVDNet (+E)"]
     assert cell["gain_source-only"].value == pytest.approx(difference.mean())
@@ -135,7 +135,7 @@ def test_rows_with_fewer_targets_are_compared_on_those_they_have(tmp_path: Path)
     wide = {}
     for name in ("", "e"):
         runs = frame[(frame.method == "tsvdnet") & (frame.preset == name) & frame.target.isin(["mm", "sv"])]
-        wide[name] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+        wide[name] = runs.pivot(index="seed", columns="target", values="target_last").mean(axis=1)
     found = rows(tables.choices(frame, "digits"))["/T-SVDNet:e"]
     assert found["targets"].words == "mm, sv"
     assert found["average"].value == pytest.approx(wide["e"].mean())
@@ -195,9 +195,32 @@ def test_two_seeds_decide_no_choice(tmp_path: Path):
 
 def test_selection_shows_every_rule_and_the_oracle_is_never_best(frame: pd.DataFrame):
     table = tables.selection(frame, "digits")
-    assert [c.title for c in table.columns[1:6]] == ["last", "source-val", "unsup", "oracle", "oracle − last"]
-    assert all(row.cells[4].mark == "" for row in table.rows)
-    assert all(row.cells[5].value >= -1e-9 for row in table.rows if row.cells[5].measured)
+    assert [c.title for c in table.columns[1:9]] == [
+        "last", "source-val", "unsup", "snd", "bnm", "dev", "oracle", "Gap",
+    ]  # fmt: skip
+    assert all(row.cells[7].mark == "" for row in table.rows)
+    assert all(row.cells[8].value >= -1e-9 for row in table.rows if row.cells[8].measured)
+
+
+def test_selection_leaves_a_rule_without_scores_empty_and_the_rules_that_no_run_has_out(tmp_path: Path):
+    write_study(tmp_path / "two", ["dann", "mdda"])  # the synthetic MDDA has no score of dev
+    table = tables.selection(records.load(tmp_path / "two"), "digits")
+    dann, mdda = (rows(table)[f"Multi-Source/{name}"] for name in ("DANN", "MDDA"))
+    assert dann["dev"].measured
+    assert (mdda["dev"].words, mdda["snd"].n) == ("–", 3)
+    assert (
+        rows(tables.comparison(records.load(tmp_path / "two"), "digits", selection="dev"))["Multi-Source/MDDA"][
+            "mm"
+        ].words
+        == "no score"
+    )
+    write_study(tmp_path / "one", ["dann"], protocol=1)
+    table = tables.selection(records.load(tmp_path / "one"), "digits")
+    assert [c.key for c in table.columns[1:6]] == ["last", "source_val", "unsup", "oracle", "gap"]
+
+
+def test_selection_fits_one_panel_of_a_page(frame: pd.DataFrame):
+    assert tables.selection(frame, "digits").latex().count("begin{tabular}") == 1
 
 
 def test_cost_counts_passes_and_sums_hours(frame: pd.DataFrame):
@@ -212,7 +235,7 @@ def test_per_class_means_over_targets_or_on_one(frame: pd.DataFrame):
     one = tables.per_class(frame, "digits", target="sv")
     runs = frame[(frame.method == "dann") & (frame.standard == "multi-source") & (frame.target == "sv")]
     # synthetic classes lie evenly from 8 points below to 8 above the accuracy
-    assert rows(one)["Multi-Source/DANN"]["class_0"].value == pytest.approx(runs["last"].mean() - 8, abs=0.01)
+    assert rows(one)["Multi-Source/DANN"]["class_0"].value == pytest.approx(runs["target_last"].mean() - 8, abs=0.01)
     assert everywhere["class_0"].value != pytest.approx(rows(one)["Multi-Source/DANN"]["class_0"].value)
     with pytest.raises(UserError, match="There is no domain of suite digits 'svn'"):
         tables.per_class(frame, "digits", target="svn")
@@ -296,7 +319,7 @@ def test_gains_are_paired_differences_to_source_only_bn(tmp_path: Path):
     table = tables.gains(frame, "digits")
     (row,) = table.rows
     cells = dict(zip([column.key for column in table.columns], row.cells, strict=True))
-    scores = frame.pivot(index="seed", columns=["method", "target"], values="last").astype(float)
+    scores = frame.pivot(index="seed", columns=["method", "target"], values="target_last").astype(float)
     for target in ("mm", "sv"):
         difference = scores["dann", target] - scores["source-only", target]
         wanted = scipy.stats.t.interval(0.95, 2, difference.mean(), difference.sem())
