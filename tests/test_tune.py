@@ -392,3 +392,24 @@ def test_a_method_whose_defaults_are_best_keeps_them(planted, rule: str) -> None
     found = chosen[rule]["chosen"][f"{file}:Busy"]
     assert (found["trial"], found["kept"]) == (0, True)
     assert found["margin"] <= found["spread"]
+
+
+# -- how well the validators order runs -------------------------------------------------------------------------------
+
+
+def test_the_table_of_validators_has_rank_correlations_and_says_how_many_runs_it_rests_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = ["--results", str(tmp_path)]
+    rows = ["--methods", "source-only,source-only:bn,dann", "--targets", "mm,up", "--seeds", "0"]
+    assert main(["run", "--suite", "digits", *rows, "--workers", "1", *results, *ARGUMENTS]) == 0
+    capsys.readouterr()
+    assert main(["table", "--kind", "validators", "--json", *results]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert "Rests on 6 runs: 3 rows, 2 targets, 1 seed;" in " ".join(table["caption"])
+    assert [row["cells"]["validator"] for row in table["rows"]] == ["source-val", "unsup", "snd", "bnm", "dev"]
+    found = {row["cells"]["validator"]: row["cells"] for row in table["rows"]}
+    assert found["bnm"]["groups"] == "2"
+    assert -1 <= found["bnm"]["methods"]["value"] <= 1
+    assert found["bnm"]["lost"]["value"] >= 0
+    assert -1 <= found["bnm"]["points"]["value"] <= 1

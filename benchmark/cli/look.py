@@ -71,7 +71,7 @@ def table(
     kind: Annotated[
         str,
         typer.Option(
-            help="comparison, gains, ablation, choices, selection, per-class, cost, reported, verdicts, averages."
+            help="comparison, gains, ablation, choices, selection, validators, per-class, cost, reported, verdicts, averages."
         ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",

@@ -20,6 +20,7 @@ from benchmark.tables.html import page
 from benchmark.tables.per_class import per_class
 from benchmark.tables.selection import selection
 from benchmark.tables.table import Cell, Column, Row, Table
+from benchmark.tables.validators import validators
 
 KINDS: dict[str, Callable[..., Table]] = {
     "comparison": comparison,
@@ -27,6 +28,7 @@ KINDS: dict[str, Callable[..., Table]] = {
     "ablation": ablation,
     "choices": choices,
     "selection": selection,
+    "validators": validators,
     "per-class": per_class,
     "cost": cost,
     "reported": reported,
@@ -57,5 +59,5 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 
 __all__ = [
     "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost", "gains",
-    "make", "per_class", "reported", "selection", "write",
+    "make", "per_class", "reported", "selection", "validators", "write",
 ]  # fmt: skip
