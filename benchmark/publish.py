@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,12 +22,14 @@ from benchmark.tables.condition import scored_once
 
 QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
+TRIALS = (".tuning", "trials")  # where `tune` keeps its trials among results, and where a study has them
 
 
 def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> list[Path]:
     """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced.
 
-    `artifacts` names the rows whose arrays are copied too: `tsvdnet:code`, `tsvdnet@mm` (on one target), or `all`.
+    `artifacts` names the rows whose arrays are copied too: `tsvdnet:code`, `tsvdnet@mm` (on one target), or `all`. What
+    `tune` left among the results goes with them: its trials to `trials/`, apart from what tables are made of, and its choices.
     """
     frame = records.load(results)
     done = frame[frame.status == "done"]
@@ -36,6 +38,16 @@ def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> lis
             f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
         )
     kept = with_artifacts(done, artifacts)
+    copy_runs(done, results, study, kept)
+    trials = records.load(results / TRIALS[0])
+    copy_runs(trials[trials.status == "done"], results / TRIALS[0], study / TRIALS[1])
+    for choice in sorted(results.glob("tuned-*.toml")):
+        write_bytes(study / choice.name, choice.read_bytes())
+    return render(study)
+
+
+def copy_runs(done: pd.DataFrame, results: Path, study: Path, kept: Collection[str] = ()) -> None:
+    """Finished runs of one folder into another, those of `kept` with their arrays; one that changed since is refused."""
     for source in map(Path, done.path):
         record = records.read(source)
         changed = record.changed_files() if record else ["record.json"]
@@ -44,7 +56,6 @@ def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> lis
                 f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {results}"
             )
         copy_run(source, study / source.relative_to(results), artifacts=str(source) in kept)
-    return render(study)
 
 
 def with_artifacts(done: pd.DataFrame, wanted: Sequence[str]) -> set[str]:

@@ -79,7 +79,7 @@ def publish(
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
-    """Copy the finished runs to results/NAME; render every table from them, and the texts that quote one."""
+    """Copy the finished runs, and the trials of `tune`, to results/NAME; render every table, and the texts that quote one."""
     from benchmark import publish as publishing
 
     files = publishing.publish(results, studies / publishing.check_name(study), artifacts=comma_list(artifacts))

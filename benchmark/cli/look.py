@@ -77,7 +77,8 @@ def table(
     kind: Annotated[
         str,
         typer.Option(
-            help="comparison, gains, ablation, choices, selection, statistics, per-class, cost, reported, verdicts, averages."
+            help="comparison, gains, ablation, choices, selection, statistics, validators, per-class, cost, reported, verdicts, "
+            "averages."
         ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",

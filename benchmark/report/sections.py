@@ -22,7 +22,8 @@ from benchmark.verdict import TIERS
 FIGURES = ("gains", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
     "comparison": "Comparison", "gains": "Gains", "ablation": "Ablation", "choices": "Disputed choices",
-    "selection": "Selection rules", "statistics": "Statistics at test", "per-class": "By class", "cost": "Cost",
+    "selection": "Selection rules", "statistics": "Statistics at test", "validators": "Validators",
+    "per-class": "By class", "cost": "Cost",
     "reported": "Ours beside reported",
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ from benchmark.tables.per_class import per_class
 from benchmark.tables.selection import selection
 from benchmark.tables.statistics import statistics
 from benchmark.tables.table import Cell, Column, Row, Table
+from benchmark.tables.validators import validators
 
 KINDS: dict[str, Callable[..., Table]] = {
     "comparison": comparison,
@@ -29,6 +30,7 @@ KINDS: dict[str, Callable[..., Table]] = {
     "choices": choices,
     "selection": selection,
     "statistics": statistics,
+    "validators": validators,
     "per-class": per_class,
     "cost": cost,
     "reported": reported,
@@ -59,5 +61,5 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 
 __all__ = [
     "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost", "gains",
-    "make", "per_class", "reported", "selection", "statistics", "write",
+    "make", "per_class", "reported", "selection", "statistics", "validators", "write",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from rich.console import Console
 from benchmark import records, tables, verdict
 from benchmark.tables.table import Cell, Column, Row, Table, letter, mark_best, words
 from tests.synthetic import write_run, write_study
-from tests.tables.study import NASTY, rows
+from tests.tables.study import NASTY, rows, scored
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -44,7 +44,7 @@ def test_letters_go_on_after_z():
 
 
 def make(kind: str, frame: pd.DataFrame) -> Table:
-    return tables.make(kind, frame, "digits")
+    return tables.make(kind, scored(frame) if kind == "validators" else frame, "digits")
 
 
 KINDS = [*tables.KINDS, "averages"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +222,84 @@ def test_selection_leaves_a_rule_without_scores_empty_and_the_rules_that_no_run_
 
 def test_selection_fits_one_panel_of_a_page(frame: pd.DataFrame):
     assert tables.selection(frame, "digits").latex().count("begin{tabular}") == 1
+
+
+def test_validators_are_ranked_by_how_they_order_methods_and_points(frame: pd.DataFrame):
+    """A score that is the accuracy, one that is its opposite, one of which a run has none, one that is always the same."""
+    accuracy = frame["target_last"].astype(float)
+    frame = frame.assign(
+        target_final_unsup=accuracy, target_final_snd=-accuracy, target_final_bnm=0.5, final_unsup=-accuracy,
+        target_final_dev=accuracy.where(frame["method"] != "m3sda"),
+    )  # fmt: skip
+    table = tables.validators(frame, "digits")
+    found = {
+        row.cells[0].words: dict(zip([c.key for c in table.columns], row.cells, strict=True)) for row in table.rows
+    }
+    assert list(found) == ["source-val", "unsup", "snd", "bnm", "dev"]
+    assert found["unsup"]["methods"].value == pytest.approx(1)
+    assert found["unsup"]["lost"].value == pytest.approx(0)
+    assert found["unsup"]["methods"].mark == "best"
+    assert found["snd"]["methods"].value == pytest.approx(-1)
+    assert (found["bnm"]["methods"].words, found["bnm"]["groups"].words) == ("–", "0")
+    assert found["dev"]["methods"].value == pytest.approx(1)
+    own = frame[
+        frame.standard.isin(["multi-source", "combined"]) & (frame.overrides == "{}") & (frame.status == "done")
+    ]
+    groups = own.groupby(["target", "seed"])["target_last"]
+    assert found["snd"]["lost"].value == pytest.approx((groups.max() - groups.min()).mean())
+    assert found["unsup"]["groups"].words == str(len(groups))
+    assert f"a row picked blindly loses {(groups.max() - groups.mean()).mean():.2f}" in table.sentences
+    assert f"Rests on {len(own)} runs: 13 rows, 5 targets, 3 seeds" in table.sentences
+    assert "Left out, for all scores or all accuracies were alike: bnm 15 groups" in table.sentences
+    running = tables.validators(frame, "digits", statistics="running")
+    assert running.rows[1].cells[1].value == pytest.approx(-1)
+
+
+def test_validators_over_points_are_the_mean_correlation_within_runs(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mdda"], targets=["mm"], seeds=[0, 1])
+    frame = records.load(tmp_path)
+    curves = [records.read_curve(Path(path)) for path in frame.path]
+    rhos = []
+    for curve in curves:
+        points = [row["statistics"]["target"] for row in curve]
+        rhos.append(scipy.stats.spearmanr([p["snd"] for p in points], [p["target"] for p in points]).statistic)
+    table = tables.validators(frame, "digits")
+    found = {row.cells[0].words: row.cells for row in table.rows}
+    assert found["snd"][4].value == pytest.approx(np.mean(rhos))
+    assert found["snd"][5].words == "6"
+    assert found["dev"][5].words == "4"  # MDDA has no features, and no such score
+    assert "Rests on 6 runs: 3 rows, 1 target, 2 seeds" in table.sentences
+
+
+def test_validators_read_a_bounded_number_of_curves(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules["benchmark.tables.validators"], "MOST_CURVES", 7)
+    table = tables.validators(frame, "digits")
+    assert table.rows[0].cells[5].words == "7"
+    assert "Curves of 7 of the " in table.sentences
+
+
+def test_validators_are_refused_when_no_three_methods_share_a_target_and_a_seed(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann"], targets=["mm"], seeds=[0])
+    write_run(tmp_path, "mcd", "mm", 1)
+    write_study(tmp_path, ["source-only"], standard="single-best", targets=["mm"], seeds=[0])
+    with pytest.raises(UserError, match=r"no 3 methods of suite digits, tier mini do.*Type: python -m benchmark run"):
+        tables.validators(records.load(tmp_path), "digits")
+    with pytest.raises(UserError, match="no kind of statistics at test 'both'"):
+        tables.validators(records.load(tmp_path), "digits", statistics="both")
+
+
+def test_validators_of_runs_that_were_scored_once_are_shown_with_running_statistics_only(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mcd"], targets=["mm"], seeds=[0], protocol=1)
+    with pytest.raises(UserError, match="with target statistics"):
+        tables.validators(records.load(tmp_path), "digits")
+    table = tables.validators(records.load(tmp_path), "digits", statistics="running")
+    assert [row.cells[5].words for row in table.rows] == ["3", "3", "0", "0", "0"]  # source-val and unsup alone
+
+
+def test_validators_without_a_row_of_several_sources_are_refused(tmp_path: Path):
+    write_study(tmp_path, ["source-only"], standard="upper-bound", targets=["mm"], seeds=[0])
+    with pytest.raises(UserError, match="no 3 methods"):
+        tables.validators(records.load(tmp_path), "digits")
 
 
 def test_cost_counts_passes_and_sums_hours(frame: pd.DataFrame):
