@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.table import Column, Row, Table
 from benchmark.errors import UserError, unknown
-from benchmark.selection import RULES, STATISTICS, WORDS, column_of, normalise
+from benchmark.records.selection import RULES, STATISTICS, WORDS, column_of, normalise
 from benchmark.spec import Suite, canonical_json, load_suite
-from benchmark.tables.table import Column, Row, Table
 
 DIRECTION_ONLY = "Tier {tier} is smaller than the paper's set-up: it speaks of direction only."
 AT_TEST = {

@@ -15,12 +15,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from benchmark import artifacts, reported, stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition
+from benchmark.analysis.family import family
 from benchmark.files import read_json
-from benchmark.paper_claims import Claim
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition
-from benchmark.tables.family import family
+from benchmark.paper import printed as reported
+from benchmark.paper.claims import Claim
+from benchmark.records import artifacts
 
 # held: the whole interval is on the claim's side of its bound. short: wholly below the bound, but not turned round.
 # opposite: wholly on the other side of zero. open: the interval holds the bound, or too few seeds.

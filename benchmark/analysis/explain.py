@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from benchmark.errors import UserError, unknown
 from benchmark.files import replacing
-from benchmark.networks import NETWORKS
+from benchmark.run.networks import NETWORKS
 from benchmark.spec import Suite, Tier, TierSettings, check_preset, load_suite
 from methods.contract import build_hparams
 from tsvdnet import auxiliary as aux
@@ -138,7 +138,7 @@ def audit(suite: str, preset: str = "", tier: str = "", changes: Mapping[str, An
 def number_of_classes(suite: Suite, settings: TierSettings) -> int:
     """The classes of the suite; the generated pictures of a mini tier have their own."""
     if settings.data == "embedded" and suite.reader != "digits":
-        from benchmark.data.pictures import CLASSES
+        from benchmark.data.made.pictures import CLASSES
 
         return len(CLASSES[suite.reader])
     return len(suite.classes)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmark import stats
-from benchmark.tables.condition import Condition
-from benchmark.tables.scores import Entry
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition
+from benchmark.analysis.rows import Entry
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmark import stats
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition
+from benchmark.analysis.table import Cell, Row, words
 from benchmark.errors import UserError
-from benchmark.selection import column_of
-from benchmark.tables.condition import Condition
-from benchmark.tables.table import Cell, Row, words
+from benchmark.records.selection import column_of
 from methods import BUILT_IN
 
 BLOCKS = {

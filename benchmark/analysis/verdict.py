@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.evidence import ARITHMETIC, MEASURED, Evidence, Finding
+from benchmark.analysis.rows import rows_to_show
+from benchmark.analysis.table import Column, Row, Table, words
 from benchmark.errors import UserError, unknown
-from benchmark.evidence import ARITHMETIC, MEASURED, Evidence, Finding
-from benchmark.paper_claims import Claim, claims
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.scores import rows_to_show
-from benchmark.tables.table import Column, Row, Table, words
+from benchmark.paper.claims import Claim, claims
 
 TIERS = ("paper", "lite", "mini")
 DECIDED: dict[Finding, str] = {

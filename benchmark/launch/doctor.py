@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from benchmark.errors import UserError
-from benchmark.provenance import commit, cpu_name, versions
+from benchmark.run.provenance import commit, cpu_name, versions
 from benchmark.spec import load_suite, suite_names
 
 

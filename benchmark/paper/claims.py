@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmark.analysis.stats import Interval
 from benchmark.errors import UserError
-from benchmark.stats import Interval
 
 FILE = Path(__file__).with_name("claims.toml")
 FIELDS = ("id", "text", "where", "test", "suite", "split")

@@ -38,9 +38,9 @@ from benchmark import plan as planning
 from benchmark import records
 from benchmark.errors import UserError, unknown
 from benchmark.files import write_text
-from benchmark.networks import seed_of
-from benchmark.selection import STATISTICS, VALIDATORS, normalise, scores
+from benchmark.records.selection import STATISTICS, VALIDATORS, normalise, scores
 from benchmark.spec import RunSpec, load_suite, method_class, resolve
+from benchmark.spec.seeds import seed_of
 from methods.contract import BUILT_IN, Method, Range
 
 LABEL_FREE = ("update", "progress", "stage", "losses", *VALIDATORS)  # all that a rule is given of a curve

@@ -1,7 +1,7 @@
 """Is everything below a folder what it says it is? Every record against its hashes, its curve, its identity, its place.
 
 Nothing that is found is executed, followed or unpickled. `repair` does only what loses nothing: it removes what the
-dead have left (temporary files, claims, checkpoints of finished runs) and moves runs whose record cannot be trusted to
+dead have left (temporary files, leases, checkpoints of finished runs) and moves runs whose record cannot be trusted to
 `.quarantine/`, whole, with a note; they are run again when they are asked for again.
 """
 
@@ -19,17 +19,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmark import records, schema
-from benchmark.claim import is_stale, server_time
+from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import read_json, read_object, write_json
-from benchmark.records import Record
-from benchmark.selection import accuracies
+from benchmark.records import Record, schema
+from benchmark.records.lease import is_stale, server_time
+from benchmark.records.selection import accuracies
 from benchmark.spec import canonical_json
 
 FILES = (
     "spec.json", "curve.jsonl", "heartbeat.json", "checkpoint.pt", "failure.json", "artifacts.npz", "record.json",
-    "claim.json",
+    "lease.json",
 )  # fmt: skip
 QUARANTINE = ".quarantine"
 TEMPORARY = re.compile(r"\..*\.(tmp|part)$")
@@ -103,7 +103,7 @@ def _run(folder: Path, names: list[str], now: float) -> tuple[list[Finding], Rec
         Finding("error", "link", str(folder / n), "a link: it may lead anywhere, and is not followed", "quarantine")
         for n in links
     ]
-    found += _claim(folder, names, now)
+    found += _lease(folder, names, now)
     if "record.json" not in names:
         return found + _unfinished(folder, names), None
     record, wrong = _record(folder)
@@ -155,11 +155,11 @@ def identity(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 
-def _claim(folder: Path, names: list[str], now: float) -> list[Finding]:
-    path = folder / "claim.json"
-    if "claim.json" not in names or not is_stale(read_object(path), path, now):
+def _lease(folder: Path, names: list[str], now: float) -> list[Finding]:
+    path = folder / "lease.json"
+    if "lease.json" not in names or not is_stale(read_object(path), path, now):
         return []
-    return [Finding("warning", "claim", str(path), "of a process that is gone", "remove")]
+    return [Finding("warning", "lease", str(path), "of a process that is gone", "remove")]
 
 
 def _unfinished(folder: Path, names: list[str]) -> list[Finding]:
@@ -259,7 +259,7 @@ def repair(result: Audit) -> Audit:
 
 def _remove(root: Path, finding: Finding) -> bool:
     path = Path(finding.path)
-    if finding.kind == "claim" and not is_stale(read_object(path), path):
+    if finding.kind == "lease" and not is_stale(read_object(path), path):
         return False  # somebody has taken it over since
     try:
         path.unlink(missing_ok=True)
@@ -274,8 +274,8 @@ def _quarantine(root: Path, finding: Finding) -> bool:
     folder = path if finding.kind == "orphan" else path.parent
     if not folder.is_dir():
         return True  # another finding has moved it
-    claim = folder / "claim.json"
-    if claim.exists() and not is_stale(read_object(claim), claim):
+    lease = folder / "lease.json"
+    if lease.exists() and not is_stale(read_object(lease), lease):
         return False
     inside = folder.relative_to(root)
     home, place = (root, inside) if inside.parts else (root.parent, Path(root.name))

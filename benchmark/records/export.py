@@ -12,7 +12,7 @@ import pandas as pd
 from benchmark import records
 from benchmark.errors import UserError, unknown
 from benchmark.files import replacing
-from benchmark.selection import VALIDATORS
+from benchmark.records.selection import VALIDATORS
 
 
 def write(results: Path | str, format: str, out: Path | None = None) -> Path:

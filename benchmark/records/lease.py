@@ -1,9 +1,9 @@
-"""One writer for each run: a claim file with owner, host, restart count and heartbeat.
+"""One writer for each run: a lease file with owner, host, restart count and heartbeat.
 
-The claim appears whole under its name by a hard link, which exactly one of many processes can make (on NFS too; no
+The lease appears whole under its name by a hard link, which exactly one of many processes can make (on NFS too; no
 reliance on flock). A thread keeps its time fresh, also through a long evaluation. It is taken over when its owner is
 dead or silent, or when the same scheduler job comes again with a higher restart count. Of two that take over at once
-the later one has it; a copy that lost its claim sees it before its next write and stops. Even a write that slips
+the later one has it; a copy that lost its lease sees it before its next write and stops. Even a write that slips
 between look and write does no harm: all copies of a run write the same bits.
 """
 
@@ -40,33 +40,33 @@ class RunHeld(Exception):
     """Another live process has this run."""
 
 
-class ClaimLost(Exception):
-    """A newer claim has taken this run over; this copy stops and writes nothing more."""
+class LeaseLost(Exception):
+    """A newer lease has taken this run over; this copy stops and writes nothing more."""
 
 
-class Claim:
+class Lease:
     """The right to write into a run directory."""
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / "claim.json"
+        self.path = directory / "lease.json"
         self.token = uuid.uuid4().hex
         self.restarts = restart_count()
         self._ended = threading.Event()
 
     def acquire(self) -> None:
-        """Take the claim, or raise RunHeld with who has it."""
+        """Take the lease, or raise RunHeld with who has it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self._create():
             self._take_over()
-        threading.Thread(target=self._pulse, name="claim", daemon=True).start()
+        threading.Thread(target=self._pulse, name="lease", daemon=True).start()
 
     def _create(self) -> bool:
-        """Put our claim where there is none; False when there is one."""
-        whole = self.path.with_name(f".claim.json.{self.token}.tmp")
+        """Put our lease where there is none; False when there is one."""
+        whole = self.path.with_name(f".lease.json.{self.token}.tmp")
         try:
             whole.write_text(json.dumps(self._owner()), encoding="utf-8")
-            sync(whole, "claim.json")
-            fault("claim")
+            sync(whole, "lease.json")
+            fault("lease")
             os.link(whole, self.path)
         except FileExistsError:
             # the answer of a file server can be lost, and its client asks again: two names mean that ours is there
@@ -100,7 +100,7 @@ class Claim:
         self.check()
 
     def _shows_life(self, held: dict[str, Any]) -> bool:
-        """A clock that jumped makes a living claim look old: an owner on another host gets a moment to show itself."""
+        """A clock that jumped makes a living lease look old: an owner on another host gets a moment to show itself."""
         if same_machine(held):
             return False
         with contextlib.suppress(OSError):
@@ -126,9 +126,9 @@ class Claim:
         }
 
     def check(self) -> None:
-        """Raise ClaimLost when the claim is no longer ours."""
+        """Raise LeaseLost when the lease is no longer ours."""
         if not self._ours():
-            raise ClaimLost(f"the run in {self.path.parent} was taken over by another process")
+            raise LeaseLost(f"the run in {self.path.parent} was taken over by another process")
 
     def _ours(self) -> bool:
         return read_object(self.path).get("token") == self.token
@@ -140,7 +140,7 @@ class Claim:
             os.utime(self.path)
 
     def _pulse(self) -> None:
-        """Keep the claim's time fresh until it is released or lost, whatever the run is busy with."""
+        """Keep the lease's time fresh until it is released or lost, whatever the run is busy with."""
         while not self._ended.wait(PULSE_SECONDS):
             if not self._ours():
                 return
@@ -148,7 +148,7 @@ class Claim:
                 os.utime(self.path)
 
     def release(self) -> None:
-        """Give the claim back, if it is still ours."""
+        """Give the lease back, if it is still ours."""
         self._ended.set()
         with contextlib.suppress(OSError):
             if self._ours():
@@ -158,7 +158,7 @@ class Claim:
 def is_stale(held: dict[str, Any], path: Path, now: float | None = None) -> bool:
     """The owner is dead (same machine: its process is gone) or has been silent for too long.
 
-    `now` is the file server's time, by which claims are dated; without it a probe beside the claim asks for it. A claim
+    `now` is the file server's time, by which leases are dated; without it a probe beside the lease asks for it. A lease
     from the future has not been refreshed since the clock was set back.
     """
     if same_machine(held):

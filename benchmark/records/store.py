@@ -20,11 +20,11 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import schema
-from benchmark.claim import is_stale
 from benchmark.errors import UserError
 from benchmark.files import read_bytes, read_json, read_object, replacing, shown, write_json, write_text
-from benchmark.selection import RULES, STATISTICS, VALIDATORS, column_of
+from benchmark.records import schema
+from benchmark.records.lease import is_stale
+from benchmark.records.selection import RULES, STATISTICS, VALIDATORS, column_of
 from benchmark.spec import RunSpec, canonical_json
 
 FORMAT = 1
@@ -283,8 +283,8 @@ def _row(directory: Path) -> dict[str, Any] | None:
     if failure:
         told = {key: _text(failure.get(key)) for key in ("reason", "commit")}
         return {**row, "status": "failed", **told}
-    claim = read_object(directory / "claim.json")
-    running = bool(claim) and not is_stale(claim, directory / "claim.json", time.time())
+    lease = read_object(directory / "lease.json")
+    running = bool(lease) and not is_stale(lease, directory / "lease.json", time.time())
     return {**row, "status": "running" if running else "interrupted"}
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pandas as pd
 
 from benchmark import records
+from benchmark.analysis import rows as scores
+from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
 from benchmark.spec import load_suite
-from benchmark.tables import scores
-from benchmark.tables.condition import scored_once
 
 QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
@@ -144,7 +144,8 @@ def pictures(study: Path) -> dict[str, bytes]:
 
 def rendered(study: Path) -> dict[str, bytes]:
     """{relative name: content} of all tables that the study's records allow, in every format."""
-    from benchmark import tables, verdict
+    from benchmark import tables
+    from benchmark.analysis import verdict
 
     frame = records.load(study)
     found: dict[str, bytes] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.publish import documents, quoted, rendered
+from benchmark.report.publish import documents, quoted, rendered
 from benchmark.run import execute
 from benchmark.spec import RunSpec
 from methods.contract import method_revision

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmark.claim import whole_number
 from benchmark.errors import RunFailed, UserError
 from benchmark.files import read_object, write_json
+from benchmark.records.lease import whole_number
 
 
 def reason_of(error: BaseException) -> str:

@@ -18,25 +18,26 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmark import checkpoint, data, records
-from benchmark.claim import Claim, ClaimLost, RunHeld
+from benchmark import data, records
 from benchmark.data.batches import Stream, hold_out
 from benchmark.errors import Interrupted, RunFailed
-from benchmark.evaluate import Evaluator, json_safe
-from benchmark.failure import noting_warnings, reason_of, write_failure
 from benchmark.faults import fault
 from benchmark.files import replacing, write_json
-from benchmark.meter import Meter, NotFinite, check_finite
-from benchmark.networks import seed_of
-from benchmark.provenance import commit, provenance
 from benchmark.records import Record
-from benchmark.selection import accuracies, scores, selected
-from benchmark.share import target_share
+from benchmark.records.lease import Lease, LeaseLost, RunHeld
+from benchmark.records.selection import accuracies, scores, selected
+from benchmark.run import checkpoint
+from benchmark.run.failure import noting_warnings, reason_of, write_failure
+from benchmark.run.meter import Meter, NotFinite, check_finite
+from benchmark.run.provenance import commit, provenance
+from benchmark.run.score.evaluate import Evaluator, json_safe
+from benchmark.run.score.share import target_share
+from benchmark.run.speed import keep_freed_memory
+from benchmark.run.stages import Stage, divide
+from benchmark.run.task import make_task
+from benchmark.run.usage import Usage, state_hash
 from benchmark.spec import Resolved, RunSpec, canonical_json, resolve, settings_json
-from benchmark.speed import keep_freed_memory
-from benchmark.stages import Stage, divide
-from benchmark.task import make_task
-from benchmark.usage import Usage, state_hash
+from benchmark.spec.seeds import seed_of
 from methods.contract import LabeledBatch, Method, Views, method_revision
 
 CHECKPOINT_SECONDS = 60.0
@@ -68,14 +69,14 @@ def execute(
         done = finished(directory)
         if done is not None:
             return done
-        claim = Claim(directory)
-        claim.acquire()
+        lease = Lease(directory)
+        lease.acquire()
         try:
             done = records.read(directory)
-            if done is not None:  # finished by another process between the look and the claim
+            if done is not None:  # finished by another process between the look and the lease
                 return done
             write_json(directory / "spec.json", spec.to_json())
-            run = begin(resolved, dataset, directory, claim, device=device, data_root=root)
+            run = begin(resolved, dataset, directory, lease, device=device, data_root=root)
             run.should_stop = should_stop or (lambda: False)
             run.watch = watch or (lambda beat: None)
             if checkpoint_seconds is None:
@@ -83,18 +84,18 @@ def execute(
             run.checkpoint_seconds = checkpoint_seconds
             return run.to_the_end()
         finally:
-            claim.release()
+            lease.release()
 
 
 def finished(directory: Path) -> Record | None:
     """The record of a run that is done. One that was killed right after its record is tidied up now."""
     done = records.read(directory)
-    if done is not None and any((directory / name).exists() for name in (*PASSING, "claim.json")):
-        with contextlib.suppress(RunHeld, ClaimLost, OSError):
-            claim = Claim(directory)
-            claim.acquire()
+    if done is not None and any((directory / name).exists() for name in (*PASSING, "lease.json")):
+        with contextlib.suppress(RunHeld, LeaseLost, OSError):
+            lease = Lease(directory)
+            lease.acquire()
             tidy(directory)
-            claim.release()
+            lease.release()
     return done
 
 
@@ -105,25 +106,25 @@ def tidy(directory: Path) -> None:
 
 
 def begin(
-    resolved: Resolved, dataset: data.Dataset, directory: Path, claim: Claim, *, device: str, data_root: Path | None
+    resolved: Resolved, dataset: data.Dataset, directory: Path, lease: Lease, *, device: str, data_root: Path | None
 ) -> Run:
     """A run where its checkpoint left it. A checkpoint that is damaged goes: the run begins anew, and its record says so.
 
     What cannot even begin (a method that fails to build itself) is written down as a failure like any other.
     """
     try:
-        run = Run(resolved, dataset, directory, claim, device=device, data_root=data_root)
+        run = Run(resolved, dataset, directory, lease, device=device, data_root=data_root)
         try:
             run.restore()
         except checkpoint.Damaged as damage:
-            claim.check()
+            lease.check()
             (directory / "checkpoint.pt").unlink(missing_ok=True)
             run = Run(
-                resolved, dataset, directory, claim, device=device, data_root=data_root
+                resolved, dataset, directory, lease, device=device, data_root=data_root
             )  # half of it was restored
             run.warnings.append(f"its checkpoint was damaged ({damage}), so the run began anew")
         return run
-    except ClaimLost:
+    except LeaseLost:
         raise
     except Exception as error:
         write_failure(directory, reason_of(error), error, method=resolved.spec.name, update=0, commit=commit()[0])
@@ -157,13 +158,13 @@ class Run:
         resolved: Resolved,
         dataset: data.Dataset,
         directory: Path,
-        claim: Claim,
+        lease: Lease,
         *,
         device: str,
         data_root: Path | None,
     ) -> None:
         self.resolved, self.spec, self.settings = resolved, resolved.spec, resolved.settings
-        self.dataset, self.directory, self.claim, self.device = dataset, directory, claim, torch.device(device)
+        self.dataset, self.directory, self.lease, self.device = dataset, directory, lease, torch.device(device)
         self.classes = list(dataset.classes) or resolved.suite.classes
         self.task = make_task(resolved, len(self.classes), device, data_root)
         self.method: Method = resolved.method(self.task, resolved.hparams).to(self.device)
@@ -208,7 +209,7 @@ class Run:
                 for stage in self.stages:
                     self.train(stage)
                 return self.finish()
-        except (Interrupted, KeyboardInterrupt, ClaimLost):  # a copy that lost its claim writes nothing more
+        except (Interrupted, KeyboardInterrupt, LeaseLost):  # a copy that lost its lease writes nothing more
             raise
         except Exception as error:
             cause = self.cause(error)
@@ -277,7 +278,7 @@ class Run:
         }
         self.curve.append(json_safe(row))
         self.times.append(self.usage.seconds())
-        self.claim.check()
+        self.lease.check()
         with self.write_that_can_wait("the curve"):
             records.write_curve(self.directory, self.curve)
 
@@ -288,7 +289,7 @@ class Run:
         now = time.monotonic()
         if now - self.last_beat >= HEARTBEAT_SECONDS or self.update == self.total:
             self.last_beat = now
-            self.claim.refresh()
+            self.lease.refresh()
             beat = self.heartbeat()
             with self.write_that_can_wait("the heartbeat"):
                 write_json(self.directory / "heartbeat.json", beat, durable=False)
@@ -308,7 +309,7 @@ class Run:
             "time": time.time(),
             "pid": os.getpid(),
             "node": os.environ.get("SLURMD_NODENAME", ""),
-            "restarts": self.claim.restarts,
+            "restarts": self.lease.restarts,
         }
 
     @contextlib.contextmanager
@@ -325,7 +326,7 @@ class Run:
                 self.warnings.append(warning)
 
     def save(self) -> None:
-        """The checkpoint: replaced atomically, only when everything in it is finite and the claim is ours."""
+        """The checkpoint: replaced atomically, only when everything in it is finite and the lease is ours."""
         self.meter.check()
         state: dict[str, Any] = {
             "run_id": self.spec.run_id,
@@ -339,7 +340,7 @@ class Run:
             "warnings": self.warnings,
         }
         check_finite(state["method"], self.update)
-        self.claim.check()
+        self.lease.check()
         with self.write_that_can_wait("the checkpoint"):
             checkpoint.write(self.directory / "checkpoint.pt", state)
             self.saved = self.update
@@ -375,7 +376,7 @@ class Run:
     def finish(self) -> Record:
         """The whole curve, artifacts, then the record, then the checkpoint goes."""
         artifacts = self.evaluator.artifacts(self.method)
-        self.claim.check()
+        self.lease.check()
         records.write_curve(self.directory, self.curve)
         with replacing(self.directory / "artifacts.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **artifacts)  # type: ignore[arg-type]
@@ -420,7 +421,7 @@ class Run:
                 "passes": (self.task.images_forwarded + self.handed_out[0]) / images,
                 "seconds_at": [round(s, 3) for s in self.times],
             },
-            "provenance": {**provenance(str(self.device), self.spec.threads), "restarts": self.claim.restarts},
+            "provenance": {**provenance(str(self.device), self.spec.threads), "restarts": self.lease.restarts},
             "warnings": self.warnings,
         }
 

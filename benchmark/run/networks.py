@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
 from benchmark.errors import UserError
+from benchmark.spec.seeds import seed_of
 
 
 class _PerDomain:
@@ -161,11 +161,6 @@ NETWORKS: dict[str, Callable[[float], Extractor]] = {
     "resnet101": resnet101,
     "effnet-lite0-tail": effnet_lite0_tail,
 }
-
-
-def seed_of(*parts: object) -> int:
-    """A 63-bit seed that is a pure function of its parts, on every machine."""
-    return int.from_bytes(hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()[:8], "big") >> 1
 
 
 def initialise(module: nn.Module, seed: int, role: str) -> None:

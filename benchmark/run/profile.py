@@ -21,12 +21,12 @@ from torch.optim import optimizer as optimisers
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark import data
-from benchmark.claim import Claim
 from benchmark.files import replacing
-from benchmark.networks import Extractor
-from benchmark.run import Run, quiet_torch
+from benchmark.records.lease import Lease
+from benchmark.run.loop import Run, quiet_torch
+from benchmark.run.networks import Extractor
+from benchmark.run.usage import peak_memory_mb
 from benchmark.spec import RunSpec, resolve
-from benchmark.usage import peak_memory_mb
 from methods.contract import Views
 
 PARTS = ("data", "forward", "backward", "optimiser", "method")
@@ -131,7 +131,7 @@ def profile(
     resolved = resolve(spec)
     with quiet_torch(spec.threads, device), tempfile.TemporaryDirectory(prefix="profile-") as folder:
         dataset = data.load(resolved.suite, spec.tier, spec.split, data_root, resolved.settings.options)
-        run = Run(resolved, dataset, Path(folder), Claim(Path(folder)), device=device, data_root=data_root)
+        run = Run(resolved, dataset, Path(folder), Lease(Path(folder)), device=device, data_root=data_root)
         run.method.train()
         for stage in run.stages:
             passes = [s.full_pass(run.handed_out) for s in run.sources]

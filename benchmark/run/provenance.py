@@ -16,7 +16,7 @@ PACKAGES = ("torch", "torchvision", "numpy", "pandas", "scipy", "scikit-learn", 
 @functools.lru_cache(maxsize=1)
 def commit() -> tuple[str, bool]:
     """(commit of this code, whether the tree had changes); ("unknown", False) outside a checkout."""
-    here = Path(__file__).resolve().parent.parent
+    here = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
         done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=20, check=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from benchmark import networks
-from benchmark.speed import needs_compiler
-from benchmark.stages import divide
+from benchmark.run import networks
+from benchmark.run.speed import needs_compiler
+from benchmark.run.stages import divide
 
 if TYPE_CHECKING:
     from benchmark.spec import Resolved

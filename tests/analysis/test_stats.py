@@ -8,7 +8,7 @@ import pytest
 import scikit_posthocs
 from scipy import stats as scipy_stats
 
-from benchmark import stats
+from benchmark.analysis import stats
 from benchmark.errors import UserError
 
 # Student's sleep data (Biometrika 1908): extra hours of sleep of ten patients under two drugs.

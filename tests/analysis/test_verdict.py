@@ -8,12 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmark import evidence, paper_claims, records, stats, verdict
+from benchmark import records
+from benchmark.analysis import evidence, stats, verdict
 from benchmark.errors import UserError
+from benchmark.paper import claims as paper_claims
 from tests.synthetic import write_run, write_study
 
 EMPTY = pd.DataFrame(columns=records.COLUMNS)
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 SMALL = {"seen at this tier", "not seen at this tier", "the opposite seen"}
 
 
@@ -197,8 +199,8 @@ def test_a_rival_of_the_same_bits_as_another_is_one_comparison(tmp_path: Path):
 
 
 def _answer(frame: pd.DataFrame, test) -> str:  # type: ignore[no-untyped-def]
-    from benchmark.tables.condition import narrow
-    from benchmark.tables.scores import rows_to_show
+    from benchmark.analysis.condition import narrow
+    from benchmark.analysis.rows import rows_to_show
 
     runs, condition = narrow(frame, "digits")
     seen = evidence.Evidence(rows_to_show(runs, condition), condition)

@@ -17,7 +17,7 @@ from benchmark.__main__ import main
 from tests.synthetic import write_run
 from tests.tiny import ARGUMENTS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def request(results: Path, *words: str) -> list[str]:
@@ -204,7 +204,7 @@ def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(tmp_path: Path) -> None:
     assert "goes on where it stopped" in text
     assert "Traceback" not in text
     (directory,) = {p.parent for p in tmp_path.glob("digits/*/*/checkpoint.pt")}
-    assert not (directory / "claim.json").exists()
+    assert not (directory / "lease.json").exists()
     assert not (directory / "failure.json").exists()
 
 

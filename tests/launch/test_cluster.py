@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmark.errors import UserError
-from benchmark.launch.profile import Profile, Resources, load_profile, minutes
+from benchmark.launch.cluster import Profile, Resources, load_profile, minutes
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

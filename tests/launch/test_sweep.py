@@ -13,8 +13,8 @@ import pytest
 
 from benchmark.errors import UserError
 from benchmark.launch import queue, submissions
+from benchmark.launch.cluster import Profile
 from benchmark.launch.logs import section
-from benchmark.launch.profile import Profile
 from benchmark.launch.slurm import ask_minutes, cut, sbatch_options
 from benchmark.launch.status import states
 from benchmark.launch.submissions import Submission, launching, new_folder
@@ -118,14 +118,14 @@ def write(results: Path, run: str, **files: object) -> None:
 
 
 def test_states_follow_from_the_files_alone(results: Path):
-    from benchmark.claim import process_start
+    from benchmark.records.lease import process_start
 
     me = {"host": os.uname().nodename, "pid": os.getpid(), "started": process_start(os.getpid()), "node": "n7"}
     beat = {"update": 20, "total": 80, "seconds": 10.0, "restarts": 2}
     write(results, "aa", record={"run_id": "aa"})
-    write(results, "bb", claim={**me, "token": "x"}, heartbeat=beat)
+    write(results, "bb", lease={**me, "token": "x"}, heartbeat=beat)
     write(results, "cc", failure={"reason": "NaN in the loss"})
-    write(results, "dd", claim={**me, "pid": 2**22 + 7, "token": "x"}, heartbeat=beat)
+    write(results, "dd", lease={**me, "pid": 2**22 + 7, "token": "x"}, heartbeat=beat)
     found = {state.run_id: state for state in states(results, ["aa", "bb", "cc", "dd", "ee"])}
     assert [found[run].state for run in found] == ["done", "running", "failed", "interrupted", "absent"]
     running = found["bb"]
@@ -136,11 +136,11 @@ def test_states_follow_from_the_files_alone(results: Path):
     assert (found["aa"].name, found["aa"].target, found["aa"].seed) == ("dann", "mm", 3)
 
 
-def test_another_hosts_claim_counts_by_its_age(results: Path):
-    write(results, "aa", claim={"host": "elsewhere", "pid": 1, "token": "x"})
+def test_another_hosts_lease_counts_by_its_age(results: Path):
+    write(results, "aa", lease={"host": "elsewhere", "pid": 1, "token": "x"})
     assert states(results)[0].state == "running"
-    claim = results / "digits" / "mini" / "aa" / "claim.json"
-    os.utime(claim, (time.time() - 3600, time.time() - 3600))
+    lease = results / "digits" / "mini" / "aa" / "lease.json"
+    os.utime(lease, (time.time() - 3600, time.time() - 3600))
     assert states(results)[0].state == "interrupted"
 
 

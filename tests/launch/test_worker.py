@@ -16,7 +16,7 @@ from benchmark.launch import worker
 from benchmark.launch.worker import DONE, FAILED, HELD, Entry, Pack, code_fingerprint
 from benchmark.spec import RunSpec
 
-METHODS = Path(__file__).parent / "slurm" / "paced.py"
+METHODS = Path(__file__).parents[1] / "slurm" / "paced.py"
 SETTINGS = {"run.updates": 5, "run.eval_points": 1, "run.val_images": 20, "run.unsup_images": 40, "run.batch": 8}
 
 
@@ -99,10 +99,10 @@ def test_a_task_that_asked_for_a_gpu_and_has_none_says_so(node: Path):
 
 
 def test_a_run_that_another_process_has_is_left_to_it(node: Path):
-    from benchmark.claim import Claim
+    from benchmark.records.lease import Lease
 
     good = entry("Trivial")
-    Claim(node / good.directory).acquire()
+    Lease(node / good.directory).acquire()
     assert pack(node, good)() == {good.run_id: HELD}
     assert not failure(node, good)
 
@@ -139,7 +139,7 @@ def test_told_to_go_the_run_saves_and_the_task_leaves_without_a_result(node: Pat
     folder = node / slow.directory
 
     def tell() -> None:
-        while not (folder / "claim.json").exists():
+        while not (folder / "lease.json").exists():
             time.sleep(0.05)
         time.sleep(0.3)
         os.kill(parent, signal.SIGUSR2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import reported
+from benchmark.paper import printed as reported
 from tests import paper_tex
 
 TEX = os.environ.get("BENCHMARK_PAPER_TEX", "")

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from benchmark import plan as planning
-from benchmark import publish, records, tune
+from benchmark import records
 from benchmark.__main__ import main
-from benchmark.audit import audit
 from benchmark.cli.study import _report
 from benchmark.errors import UserError
-from benchmark.selection import RULES, VALIDATORS
+from benchmark.plan import tune
+from benchmark.records.audit import audit
+from benchmark.records.selection import RULES, VALIDATORS
+from benchmark.report import publish
 from methods.contract import BUILT_IN, Range, load_method
 from tests.synthetic import write_study
 from tests.tiny import ARGUMENTS, TINY
@@ -287,7 +289,7 @@ def test_run_uses_the_choice_and_says_so_in_the_identity(tuned: Path) -> None:
 
 def test_a_preset_has_its_methods_choice_but_for_what_it_sets_itself(tmp_path: Path) -> None:
     """`:paper` has its own weight of +E, which is on another scale: the tuned one would let its entropy collapse."""
-    file = Path(__file__).parents[1] / "results" / "lite" / "tuned-digits-lite-up.toml"
+    file = Path(__file__).parents[2] / "results" / "lite" / "tuned-digits-lite-up.toml"
     chosen = tomllib.loads(file.read_text())["methods"]["tsvdnet"]
     names = ["tsvdnet:paper", "tsvdnet:active"]
     request = planning.Request("digits", "lite", methods=names, targets=["mm"], tuned=file)

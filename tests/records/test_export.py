@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmark import export, records
+from benchmark import records
 from benchmark.errors import UserError
+from benchmark.records import export
 from tests.synthetic import write_run, write_study
 
 

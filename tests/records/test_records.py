@@ -14,8 +14,8 @@ import pytest
 
 from benchmark import records
 from benchmark.errors import UserError
+from benchmark.records.selection import accuracies, column_of, normalise, selected
 from benchmark.run import execute
-from benchmark.selection import accuracies, column_of, normalise, selected
 from benchmark.spec import canonical_json
 from tests.synthetic import write_run, write_study
 from tests.tiny import tiny

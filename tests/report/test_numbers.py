@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmark.__main__ import main
-from benchmark.publish import QUOTED
+from benchmark.report.publish import QUOTED
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [p for p in (ROOT / "README.md", *sorted((ROOT / "results").glob("*.md"))) if p.exists()]
 NUMBER = re.compile(r"(?<![\w.,/])[+−-]?\d+(?:,\d{3})*(?:\.\d+)?(?![\w/])")
 NO_RESULTS = {  # numbers that no run gave

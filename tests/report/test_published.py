@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import publish, records, verify
+from benchmark import records
 from benchmark.errors import UserError
+from benchmark.report import publish, verify
 from tests.synthetic import write_study
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STUDIES = sorted(p.parents[3] for p in ROOT.glob("results/*/*/*/*/record.json"))
 
 

@@ -10,9 +10,9 @@ import torch
 import torchvision
 from torch import nn
 
-from benchmark import networks
 from benchmark.errors import UserError
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run import networks
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 
 
 def make_task(**changes) -> Task:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark.__main__ import main
-from benchmark.profile import GROUPED, PARTS, Clock
+from benchmark.run.profile import GROUPED, PARTS, Clock
 
 
 def test_the_clock_counts_nested_parts_once() -> None:

@@ -11,8 +11,11 @@ import pytest
 import torch
 
 from benchmark import data, records
-from benchmark.run import Interrupted, Record, RunFailed, divide, execute
-from benchmark.selection import RULES, VALIDATORS
+from benchmark.errors import Interrupted, RunFailed
+from benchmark.records import Record
+from benchmark.records.selection import RULES, VALIDATORS
+from benchmark.run import execute
+from benchmark.run.stages import divide
 from methods.contract import registry
 from tests.tiny import tiny
 

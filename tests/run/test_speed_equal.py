@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmark.networks import conv3fc2, initialise
-from benchmark.speed import keep_freed_memory
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.networks import conv3fc2, initialise
+from benchmark.run.speed import keep_freed_memory
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 
 
 def models(dtype: torch.dtype) -> tuple[Task, nn.Module, nn.Module, nn.Module, nn.Module]:

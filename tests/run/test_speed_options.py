@@ -13,12 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmark import data
 from benchmark.__main__ import main
-from benchmark.claim import Claim
 from benchmark.data.base import send
 from benchmark.launch.local import SHARED, default_workers
-from benchmark.run import Run, execute
+from benchmark.records.lease import Lease
+from benchmark.run import execute
+from benchmark.run.loop import Run
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.spec import load_suite, resolve
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import BUILT_IN, Views
 from tests.methods.small import network
 from tests.tiny import ARGUMENTS, tiny
@@ -116,7 +117,7 @@ def test_the_watch_sees_what_would_wait() -> None:
 def test_no_step_of_any_stage_waits_for_the_device(method: str, tmp_path: Path) -> None:
     """The real loop's steps, the meter's sums included. (The SVD of T-SVDNet's A is numpy's on the CPU: not seen here.)"""
     dataset = data.load(load_suite("digits"), "mini", "part")
-    run = Run(resolve(tiny(method)), dataset, tmp_path, Claim(tmp_path), device="cpu", data_root=None)
+    run = Run(resolve(tiny(method)), dataset, tmp_path, Lease(tmp_path), device="cpu", data_root=None)
     run.method.train()
     waits = Waits()
     for stage in run.stages:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmark.evaluate import Evaluator
 from benchmark.run import execute
-from benchmark.share import target_share
+from benchmark.run.score.evaluate import Evaluator
+from benchmark.run.score.share import target_share
+from benchmark.run.score.statistics import target_statistics
 from benchmark.spec import RunSpec, resolve
-from benchmark.statistics import target_statistics
 from methods.contract import Method
 from tests.methods import small
 from tests.tiny import tiny

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import validators
-from benchmark.networks import seed_of
+from benchmark.run.score import validators
+from benchmark.spec.seeds import seed_of
 
 
 def predictions(n: int = 12, classes: int = 4, sharp: float = 1.5) -> torch.Tensor:

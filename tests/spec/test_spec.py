@@ -23,7 +23,7 @@ TABLE_5 = [
 def test_paper_tier_is_table_5_digit_for_digit(row: tuple) -> None:
     import torch
 
-    from benchmark.networks import NETWORKS
+    from benchmark.run.networks import NETWORKS
 
     name, network, size, batch, lr_e, lr_c, lam, eta_max, features, domains, classes = row
     suite = load_suite(name)

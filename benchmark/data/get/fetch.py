@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import pooch
 from filelock import FileLock
 
-from benchmark.data import archive
 from benchmark.data.cache import make_folder, write_json
-from benchmark.data.download import DiskFull, MirrorFailed, Patience, Resumable, Tell, is_full
+from benchmark.data.get import archive
+from benchmark.data.get.download import DiskFull, MirrorFailed, Patience, Resumable, Tell, is_full
+from benchmark.data.get.sources import Source
 from benchmark.data.prepared import hash_file, writable
-from benchmark.data.sources import Source
 from benchmark.errors import UserError
 
 TRIES = 2  # at each mirror: a connection that breaks half-way is taken up again once before the next mirror's turn

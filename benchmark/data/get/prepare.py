@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.data import archive, importers, trees
 from benchmark.data.cache import make_folder, write_json, write_npz
 from benchmark.data.digits import empty_classes, faults
+from benchmark.data.get import archive, importers, trees
+from benchmark.data.get.sources import downloads
 from benchmark.data.prepared import FOLDERS, writable
-from benchmark.data.sources import downloads
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:

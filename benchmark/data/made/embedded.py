@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmark.data import fonts, typeset
 from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
 from benchmark.data.cache import cache_root, digest, recipe_key, source_hash, write_json, write_npz
-from benchmark.networks import seed_of
+from benchmark.data.made import fonts, typeset
+from benchmark.spec.seeds import seed_of
 
 if TYPE_CHECKING:
     from benchmark.spec import Suite

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from benchmark.data import embedded, fonts, shapes, strokes, styles, things
 from benchmark.data.base import Dataset
 from benchmark.data.cache import cache_root, make_folder, recipe_key, source_hash
 from benchmark.data.folders import load_tree, tree_of
+from benchmark.data.made import embedded, fonts, shapes, strokes, styles, things
 from benchmark.data.prepared import FOLDERS
 from benchmark.errors import UserError
-from benchmark.networks import seed_of
+from benchmark.spec.seeds import seed_of
 
 if TYPE_CHECKING:
     from benchmark.spec import Suite

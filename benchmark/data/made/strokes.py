@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from benchmark.data.embedded import liveliness
-from benchmark.data.shapes import Part
+from benchmark.data.made.embedded import liveliness
+from benchmark.data.made.shapes import Part
 
 SIDE = 73  # of a finished picture: what the crops of a 64-pixel network are drawn from (8/7)
 FINE = 3  # it is drawn this many times larger

@@ -13,10 +13,10 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from benchmark.data import fonts, strokes
-from benchmark.data.embedded import photograph_parts
-from benchmark.data.shapes import DARK, MAIN, SECOND, Part
-from benchmark.data.strokes import CANVAS, Colour, blank, by_hand, finished, jittered, paint, silhouette
+from benchmark.data.made import fonts, strokes
+from benchmark.data.made.embedded import photograph_parts
+from benchmark.data.made.shapes import DARK, MAIN, SECOND, Part
+from benchmark.data.made.strokes import CANVAS, Colour, blank, by_hand, finished, jittered, paint, silhouette
 
 Draw = Callable[[str, list[Part], np.random.Generator], Image.Image]
 BLACK: Colour = (18, 16, 20)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmark.data.shapes import DARK, LIGHT, MAIN, SECOND, Build, Part, arc, curve, form, limb, line, oval
+from benchmark.data.made.shapes import DARK, LIGHT, MAIN, SECOND, Build, Part, arc, curve, form, limb, line, oval
 
 # -- animals ------------------------------------------------------------------------------------------------------
 

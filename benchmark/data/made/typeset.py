@@ -16,9 +16,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 from PIL.ImageFont import FreeTypeFont
 
-from benchmark.data import fonts
 from benchmark.data.cache import cache_root, recipe_key, source_hash, write_npz
-from benchmark.networks import seed_of
+from benchmark.data.made import fonts
+from benchmark.spec.seeds import seed_of
 
 SIDE = 32
 EM = 56  # font size at which glyphs are drawn, before the affine map brings them to the wanted height

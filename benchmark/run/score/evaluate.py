@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmark import validators
 from benchmark.data.base import Dataset, ImageSet, send
 from benchmark.data.batches import hold_out
-from benchmark.networks import seed_of
+from benchmark.run.score import validators
+from benchmark.run.score.statistics import target_statistics
 from benchmark.spec import RunSpec, TierSettings
-from benchmark.statistics import target_statistics
+from benchmark.spec.seeds import seed_of
 from methods.contract import Method
 from tsvdnet.prototypes import gaussian_similarity
 from tsvdnet.tensor import rotate, tensor_nuclear_norm

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from benchmark.networks import BatchNorm1d, Extractor
+from benchmark.run.networks import BatchNorm1d, Extractor
+from benchmark.run.stages import divide
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.spec import Resolved
-from benchmark.stages import divide
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import FullPass, LabeledBatch, Method, UnlabeledBatch, Views
 
 BATCH, SIDE, CLASSES = 4, 2, 3
