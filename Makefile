@@ -28,10 +28,11 @@ pacs: setup ## run the PACS suite (mini)
 domainnet: setup ## run the DomainNet suite (mini)
 	@$(BIN)/python -m benchmark run --suite domainnet
 
-lint: setup ## ruff and mypy
+lint: setup ## ruff, mypy, and that imports follow the flow
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports
 
 test: lint ## the whole test suite with coverage (what CI runs)
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm and not perf and not soak" \

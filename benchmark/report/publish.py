@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmark import records
+from benchmark import figures, records, tables
 from benchmark.analysis import rows as scores
+from benchmark.analysis import verdict
 from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
+from benchmark.report import page
 from benchmark.spec import load_suite
 
 QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -112,9 +114,7 @@ def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
 
 def render(study: Path) -> list[Path]:
     """Write every table of a study, its pictures, its report, and the texts that quote them; returns the study's files."""
-    from benchmark import report
-
-    written = [report.write(study, study / "report.html", figures=True, title=f"Study {study.name}")]
+    written = [page.write(study, study / "report.html", figures=True, title=f"Study {study.name}")]
     for name, content in {**rendered(study), **pictures(study)}.items():
         write_bytes(study / name, content)
         written.append(study / name)
@@ -130,8 +130,6 @@ def pictures(study: Path) -> dict[str, bytes]:
 
     Not compared byte by byte: another matplotlib draws other bytes.
     """
-    from benchmark import figures
-
     frame = records.load(study)
     found = {}
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
@@ -144,9 +142,6 @@ def pictures(study: Path) -> dict[str, bytes]:
 
 def rendered(study: Path) -> dict[str, bytes]:
     """{relative name: content} of all tables that the study's records allow, in every format."""
-    from benchmark import tables
-    from benchmark.analysis import verdict
-
     frame = records.load(study)
     found: dict[str, bytes] = {}
     verdicts = verdict.table(verdict.judge(frame))
