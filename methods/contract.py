@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from methods import BUILT_IN as BUILT_IN
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from methods.contract import HParams, LabeledBatch, Method, Range, UnlabeledBatc
 from methods.mcd import discrepancy
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 FORMS = ("beta", "plain", "code")
 

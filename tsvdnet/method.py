@@ -37,7 +37,7 @@ from tsvdnet.tensor import rotate, tensor_nuclear_norm
 from tsvdnet.uncertainty import deviation, weighted_loss
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:

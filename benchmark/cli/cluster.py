@@ -102,7 +102,7 @@ def retry(
 ) -> int:
     """Send runs to SLURM again: the failed, the interrupted, or those named. They go on from their checkpoints."""
     from benchmark.launch import slurm
-    from benchmark.launch.profile import Profile, load_profile
+    from benchmark.launch.cluster import Profile, load_profile
     from benchmark.spec import RunSpec
 
     kinds = [kind for kind, asked in (("failed", failed), ("interrupted", interrupted)) if asked]

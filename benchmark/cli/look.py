@@ -98,7 +98,8 @@ def table(
     json: Json = False,
 ) -> int:
     """A table from the records: printed, or written in every form with --out."""
-    from benchmark import records, tables, verdict
+    from benchmark import records, tables
+    from benchmark.analysis import verdict
 
     forms = {"text": "", "markdown": "md", "latex": "tex", "csv": "csv", "html": "html"}
     if format not in forms:
@@ -221,7 +222,7 @@ def export(
     json: Json = False,
 ) -> int:
     """All runs in one file for other tools, or their curves for TensorBoard."""
-    from benchmark import export as exports
+    from benchmark.records import export as exports
 
     path = exports.write(results, format, out_)
     if json:

@@ -13,7 +13,7 @@ from benchmark import plan as planning
 from benchmark import records
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, out, say_json
 from benchmark.errors import UserError, unknown
-from benchmark.selection import RULES, STATISTICS, normalise
+from benchmark.records.selection import RULES, STATISTICS, normalise
 from benchmark.spec import RunSpec, load_suite
 
 # The options of a request, spelled once for `run` and `plan`.

@@ -11,7 +11,7 @@ from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err
 from benchmark.cli.runs import Set, Split, SuiteOption, Threads, Tier, pick_device, writable
 
 if TYPE_CHECKING:
-    from benchmark import tune as tuning
+    from benchmark.plan import tune as tuning
 
 
 @app.command(
@@ -56,8 +56,8 @@ def tune(
 
     The defaults stay unless a trial beats them by more than the score moves from seed to seed.
     """
-    from benchmark import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
     from benchmark.launch.local import default_workers
+    from benchmark.plan import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
     from benchmark.spec import load_suite
 
     study = tuning.Study(
@@ -124,7 +124,7 @@ def _launch(
 def _report(
     study: tuning.Study, choices: list[tuning.Choice], failed: dict[str, str], path: Path, *, json: bool
 ) -> None:
-    from benchmark.tune import reasons
+    from benchmark.plan.tune import reasons
 
     missing = [name for name in study.families if name not in [c.method for c in choices]]
     if json:

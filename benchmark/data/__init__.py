@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "Domain", "ImageSet", "Preprocess", "cache_root", "fingerprint", "load"]
 
 READERS = {
-    ("digits", "embedded"): "benchmark.data.embedded",
-    ("pacs", "embedded"): "benchmark.data.pictures",
-    ("domainnet", "embedded"): "benchmark.data.pictures",
+    ("digits", "embedded"): "benchmark.data.made.embedded",
+    ("pacs", "embedded"): "benchmark.data.made.pictures",
+    ("domainnet", "embedded"): "benchmark.data.made.pictures",
     ("digits", "prepared"): "benchmark.data.digits",
     ("pacs", "prepared"): "benchmark.data.folders",
     ("domainnet", "prepared"): "benchmark.data.folders",

@@ -25,7 +25,7 @@ from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
 from benchmark.data.cache import digest
 from benchmark.data.prepared import check_words, combine, known_options, remembered, suite_folder
 from benchmark.errors import UserError
-from benchmark.networks import seed_of
+from benchmark.spec.seeds import seed_of
 
 if TYPE_CHECKING:
     from benchmark.spec import Suite
@@ -78,7 +78,7 @@ def _files(suite: Suite, tier: str, data_root: Path | None, options: Mapping[str
             f"--suite digits --data-root {folder.parent} --from FOLDER."
         )
     if "syn" in found and not found["syn"][0].is_file():
-        from benchmark.data.typeset import syn_file
+        from benchmark.data.made.typeset import syn_file
 
         found["syn"] = (syn_file(data_root, *GENERATED.get(tier, GENERATED["lite"])), True)
     return found

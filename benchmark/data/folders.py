@@ -28,7 +28,7 @@ from benchmark.data.digits import chosen
 from benchmark.data.lists import PARTS, Item, list_files, read_list, scan
 from benchmark.data.prepared import check_words, choose, combine, known_options, suite_folder, tree_fingerprint
 from benchmark.errors import UserError
-from benchmark.networks import seed_of
+from benchmark.spec.seeds import seed_of
 
 if TYPE_CHECKING:
     from benchmark.spec import DomainInfo, Suite, TierSettings

@@ -26,7 +26,7 @@ from benchmark.data.decoded import Files as Pictures
 from benchmark.data.decoded import cache_name
 from benchmark.data.prepared import combine, hash_file, tree_fingerprint
 from benchmark.errors import UserError
-from benchmark.networks import BatchNorm2d, Extractor
+from benchmark.run.networks import BatchNorm2d, Extractor
 
 if TYPE_CHECKING:
     from benchmark.data.folders import Files

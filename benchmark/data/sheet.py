@@ -14,9 +14,9 @@ import torch
 from PIL import Image, ImageDraw
 from PIL.ImageFont import FreeTypeFont
 
-from benchmark.data import fonts
 from benchmark.data.base import Dataset, Domain, ImageSet
 from benchmark.data.cache import replacing
+from benchmark.data.made import fonts
 from benchmark.errors import UserError
 
 GAP, MARGIN, HEAD, FOOT = 2, 24, 54, 56

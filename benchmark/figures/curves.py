@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.style import WITH, WITHOUT, Drawing, colour, new
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
 
 
 def _band(axis: Axes, updates: np.ndarray, values: np.ndarray, label: str, shade: str, marker: str = "o") -> None:

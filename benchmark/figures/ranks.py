@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures.style import Drawing, new
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
 
 
 def critical_difference(

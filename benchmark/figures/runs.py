@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmark.artifacts import read as read_artifacts
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.rows import Entry
 from benchmark.errors import UserError, unknown
 from benchmark.records import read_curve
-from benchmark.selection import scores
+from benchmark.records.artifacts import read as read_artifacts
+from benchmark.records.selection import scores
 from benchmark.spec import Suite
 from benchmark.tables.ablation import by_name, multi_source
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.scores import Entry
 
 WITHOUT_T = ("tsvdnet:e", "source-only:bn", "source-only")
 WITH_T = ("tsvdnet", "tsvdnet:et")

@@ -22,11 +22,11 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.failure import reason_of, write_failure
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
+from benchmark.run.failure import reason_of, write_failure
+from benchmark.run.speed import needs_compiler
 from benchmark.spec import RunSpec, TierSettings, resolve
-from benchmark.speed import needs_compiler
 
 SHARED = 4  # small runs on one GPU: each leaves most of it idle, waiting for Python
 SMALL = 32  # pixels: the digits' side
@@ -235,7 +235,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmark.run"])
+    context.set_forkserver_preload(["benchmark.run.loop"])
     return context
 
 
@@ -246,8 +246,9 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    from benchmark.claim import ClaimLost, RunHeld
-    from benchmark.run import Interrupted, execute
+    from benchmark.errors import Interrupted
+    from benchmark.records.lease import LeaseLost, RunHeld
+    from benchmark.run import execute
 
     def beat(content: dict[str, Any]) -> None:
         try:
@@ -270,7 +271,7 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
             answer = ("done", "")
         except Interrupted:
             answer = ("interrupted", "")
-        except (RunHeld, ClaimLost) as error:
+        except (RunHeld, LeaseLost) as error:
             answer = ("held", str(error))
         except BaseException as error:
             answer = ("failed", reason_of(error))

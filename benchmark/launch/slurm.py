@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmark.errors import UserError
 from benchmark.files import read_json
 from benchmark.launch import queue
-from benchmark.launch.profile import Profile, Resources, load_profile
+from benchmark.launch.cluster import Profile, Resources, load_profile
 from benchmark.launch.status import RunState, states
 from benchmark.launch.submissions import Submission, launching, new_folder
 from benchmark.launch.worker import Entry, Pack, code_fingerprint

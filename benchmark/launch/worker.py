@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import benchmark
-from benchmark.claim import ClaimLost, RunHeld, restart_count, scheduler_job, whole_number
 from benchmark.errors import Interrupted, RunFailed
-from benchmark.failure import reason_of, write_failure
 from benchmark.files import read_object, write_json
 from benchmark.launch import queue
+from benchmark.records.lease import LeaseLost, RunHeld, restart_count, scheduler_job, whole_number
+from benchmark.run.failure import reason_of, write_failure
 
 DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
 EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED, 6: LOST}
@@ -78,7 +78,7 @@ class Pack:
         _clear_leftovers()
         if not self.allow_changed_code and self._refuse_changed_code():
             return dict.fromkeys((entry.run_id for entry in self.runs), FAILED)
-        import benchmark.run  # noqa: F401  once, for all the processes below
+        import benchmark.run.loop  # noqa: F401  once, for all the processes below
 
         limit = _memory_limit_mb()
         outcome: dict[str, str] = {}
@@ -88,7 +88,7 @@ class Pack:
                     continue
                 outcome[entry.run_id] = self._run(entry, stop, limit)
                 if outcome[entry.run_id] == LOST:  # SLURM started this task a second time: all its runs are the other's
-                    _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer claim; this copy ends")
+                    _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer lease; this copy ends")
                     _leave(LOST)
         if stop():
             self._back_to_the_queue()
@@ -164,7 +164,7 @@ class Pack:
         except RunHeld as error:
             _say(str(error))
             return HELD
-        except ClaimLost:
+        except LeaseLost:
             return LOST
         except BaseException as error:  # nothing may climb out of this process into the parent's code above the fork
             traceback.print_exc()

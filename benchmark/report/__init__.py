@@ -7,7 +7,8 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from benchmark import records, verdict
+from benchmark import records
+from benchmark.analysis import verdict
 from benchmark.errors import UserError
 from benchmark.files import write_text
 from benchmark.report.charts import SHARES

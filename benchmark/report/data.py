@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.rows import shortened
 from benchmark.files import read_json
 from benchmark.records import ACCURACIES, read_curve
-from benchmark.selection import STATISTICS, scores
-from benchmark.tables.scores import shortened
+from benchmark.records.selection import STATISTICS, scores
 
 # Columns of a run in the page's table, in the order of its rows; the text ones are stored by index into `names`.
 TEXT = (

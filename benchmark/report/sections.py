@@ -13,11 +13,11 @@ from markupsafe import Markup
 
 from benchmark import figures as drawing
 from benchmark import tables
+from benchmark.analysis.verdict import TIERS
 from benchmark.errors import UserError
 from benchmark.report.charts import SHARES, averages
 from benchmark.spec import load_suite
 from benchmark.tables.html import figure as table_html
-from benchmark.verdict import TIERS
 
 FIGURES = ("gains", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.table import Cell, Column, Row, Table
 from benchmark.errors import unknown
 from benchmark.files import write_text
 from benchmark.spec import Suite
@@ -20,7 +21,6 @@ from benchmark.tables.html import page
 from benchmark.tables.per_class import per_class
 from benchmark.tables.selection import selection
 from benchmark.tables.statistics import statistics
-from benchmark.tables.table import Cell, Column, Row, Table
 from benchmark.tables.validators import validators
 
 KINDS: dict[str, Callable[..., Table]] = {

@@ -7,14 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import reported, stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.family import family
+from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.errors import UserError
+from benchmark.paper import printed as reported
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
 from benchmark.tables.comparison import score_cells, score_columns
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.family import family
-from benchmark.tables.table import Cell, Column, Row, Table, words
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import reported as printed
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.errors import UserError
-from benchmark.paper_claims import cell_verdict, margin
+from benchmark.paper import printed
+from benchmark.paper.claims import cell_verdict, margin
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.table import Cell, Column, Row, Table, words
 
 
 def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:

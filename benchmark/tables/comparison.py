@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis import rows as s
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
 
 
 def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.errors import UserError
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.table import Cell, Column, Row, Table, words
 
 BASE = "source-only:bn"
 

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 
-from benchmark.tables.table import Cell, Column, Row, Table, cell_text, number
+from benchmark.analysis.table import Cell, Column, Row, Table, cell_text, number
 
 _GREEK = """
 alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega

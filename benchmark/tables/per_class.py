@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmark.analysis import rows as s
+from benchmark.analysis.condition import narrow
+from benchmark.analysis.table import Cell, Column, Table, mark_best, words
 from benchmark.errors import UserError
 from benchmark.files import read_json
-from benchmark.selection import normalise, scores
+from benchmark.records.selection import normalise, scores
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
-from benchmark.tables.table import Cell, Column, Table, mark_best, words
 
 MANY = 12  # more classes than this do not fit a page: the lowest ones are shown
 

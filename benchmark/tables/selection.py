@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import stats
-from benchmark.selection import RULES, WORDS, column_of
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
+from benchmark.records.selection import RULES, WORDS, column_of
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
 
 
 def selection(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.errors import UserError
-from benchmark.selection import STATISTICS
+from benchmark.records.selection import STATISTICS
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
 
 
 def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:

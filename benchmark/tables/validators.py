@@ -13,12 +13,12 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from benchmark import records
+from benchmark.analysis import rows as s
+from benchmark.analysis.condition import narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.errors import UserError, unknown
-from benchmark.selection import STATISTICS, VALIDATORS, WORDS, column_of, scores
+from benchmark.records.selection import STATISTICS, VALIDATORS, WORDS, column_of, scores
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
-from benchmark.tables.table import Cell, Column, Row, Table, mark_best, words
 
 MIN_RANKED = 3  # of two, every order is perfect or reversed
 MOST_CURVES = 1000  # read for the correlation over evaluation points; a millisecond each

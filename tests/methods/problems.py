@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.networks import BatchNorm1d, BatchNorm2d, Extractor, seed_of
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.networks import BatchNorm1d, BatchNorm2d, Extractor
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.spec.seeds import seed_of
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams, load_method
 
 TRAIN, TEST, BATCH, UPDATES = 600, 500, 32, 250

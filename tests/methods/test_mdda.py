@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from benchmark.errors import UserError
+from benchmark.run.task import make_task
 from benchmark.spec import resolve
-from benchmark.task import make_task
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams
 from methods.mdda import MDDA, combination_weights, gradient_penalty
 from tests.methods.small import batches, build, moved, task

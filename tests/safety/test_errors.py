@@ -16,11 +16,14 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmark import explain, figures, paper_claims, publish, records, stats, tables, verify
+from benchmark import figures, records, tables
+from benchmark.analysis import explain, stats
 from benchmark.errors import RunFailed, UserError
 from benchmark.launch import queue
-from benchmark.networks import NETWORKS, conv3fc2, load_imagenet
+from benchmark.paper import claims as paper_claims
 from benchmark.plan import parse_seeds
+from benchmark.report import publish, verify
+from benchmark.run.networks import NETWORKS, conv3fc2, load_imagenet
 from benchmark.spec import RunSpec, load_suite
 from methods.contract import MethodError, build_hparams, load_method
 from methods.kernels import mmd
@@ -353,7 +356,7 @@ def test_what_slurm_answers_to_a_launch_is_passed_on(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from benchmark.launch import slurm
-    from benchmark.launch.profile import Profile
+    from benchmark.launch.cluster import Profile
 
     no = "echo 'sbatch: error: invalid qos' >&2; exit 1"
     commands(tmp_path / "refuses", monkeypatch, sbatch=no, srun="exit 0", sinfo="echo main")
@@ -456,7 +459,7 @@ def test_tables_say_what_they_have_nothing_to_show_of(tmp_path: Path, small: Sma
 
 
 def test_a_claim_with_an_unknown_test_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmark import verdict
+    from benchmark.analysis import verdict
 
     claim = paper_claims.Claim("x", "a sentence", "Table 1", "astrology", suite="digits")
     monkeypatch.setattr(verdict, "claims", lambda: [claim])
@@ -466,7 +469,7 @@ def test_a_claim_with_an_unknown_test_is_refused(tmp_path: Path, monkeypatch: py
 def test_tensorboard_that_is_not_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from benchmark import export
+    from benchmark.records import export
 
     synthetic.write_run(tmp_path)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)

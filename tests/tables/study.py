@@ -6,8 +6,8 @@ import zlib
 
 import pandas as pd
 
-from benchmark.selection import VALIDATORS
-from benchmark.tables.table import Cell, Table
+from benchmark.analysis.table import Cell, Table
+from benchmark.records.selection import VALIDATORS
 
 NASTY = "My_Net & <b>100 %</b> #1 {x} $y^2~ | `*[z](u)*` \\"
 

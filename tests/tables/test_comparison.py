@@ -9,7 +9,7 @@ import pytest
 
 from benchmark import records, tables
 from benchmark.errors import UserError
-from benchmark.selection import column_of, normalise
+from benchmark.records.selection import column_of, normalise
 from tests.synthetic import write_run, write_study
 from tests.tables.study import rows
 

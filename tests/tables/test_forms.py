@@ -16,8 +16,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from benchmark import records, tables, verdict
-from benchmark.tables.table import Cell, Column, Row, Table, letter, mark_best, words
+from benchmark import records, tables
+from benchmark.analysis import verdict
+from benchmark.analysis.table import Cell, Column, Row, Table, letter, mark_best, words
 from tests.synthetic import write_run, write_study
 from tests.tables.study import NASTY, rows, scored
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from benchmark.__main__ import main
+from benchmark.analysis.explain import audit, draw, words
 from benchmark.errors import UserError
-from benchmark.explain import audit, draw, words
 from benchmark.spec import suite_names
 
 

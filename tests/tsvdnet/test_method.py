@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmark.run import execute
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams, registry
 from tests.tiny import tiny
 from tests.tsvdnet.small import BATCH, batches, build, equal, train, weights
