@@ -95,7 +95,7 @@ class MDDA(Method):
     standards = ("multi-source",)
     ranges = {
         "lr_scale": Range(0.3, 3.0, log=True),
-        "encoder_movement": Range(1e-4, 0.01, log=True),
+        "encoder_movement": Range(1e-4, 0.1, log=True),
         "critic_movement": Range(0.01, 1.0, log=True),
     }
     card = True

@@ -11,7 +11,7 @@ from benchmark import records
 from benchmark.errors import UserError
 from benchmark.report.publish import documents, quoted, rendered
 from benchmark.run import execute
-from benchmark.spec import RunSpec
+from benchmark.spec import RunSpec, load_suite
 from methods.contract import method_revision
 
 
@@ -62,6 +62,9 @@ def published(study: Path) -> list[Finding]:
     """Every table of the study rendered again from its records."""
     if not any(study.glob("*/*/*/record.json")):
         raise UserError(f"{study} holds no records. Publish a study with: python -m benchmark publish NAME")
+    older = older_protocol(study)
+    if older:
+        return [Finding(study.name, True, f"made under protocol {older}: its tables stay as they were published")]
     findings = []
     for name, content in rendered(study).items():
         path = study / name
@@ -69,6 +72,18 @@ def published(study: Path) -> list[Finding]:
         words = "current" if same else "missing" if not path.exists() else "not what the records say"
         findings.append(Finding(str(Path(study.name) / name), same, words))
     return findings
+
+
+def older_protocol(study: Path) -> int:
+    """The protocol of a study that was measured in an older way than the suites measure now; 0 for one of today's.
+
+    The suites' files have changed since, and with them what a caption says: rendered again, the tables would say it wrongly.
+    """
+    frame = records.load(study)
+    done = frame[frame.status == "done"]
+    pairs = {(str(suite), int(protocol)) for suite, protocol in zip(done.suite, done.protocol, strict=True)}
+    older = [protocol for suite, protocol in pairs if protocol < load_suite(suite).protocol]
+    return max(older) if len(older) == len(pairs) else 0
 
 
 def texts(studies: Path) -> list[Finding]:

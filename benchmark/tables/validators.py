@@ -130,7 +130,12 @@ def _points(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(scores, accuracies) over the evaluation points of each run that has enough of them."""
     for curve in curves:
-        rows = [scores(row, statistics) for row in curve]
+        # a curve is not sealed by what `load` checks: one without these statistics has nothing to say
+        rows = [
+            scores(row, statistics)
+            for row in curve
+            if statistics == "running" or statistics in row.get("statistics", {})
+        ]
         pairs = np.array([(row[validator], row["target"]) for row in rows if row.get(validator) is not None])
         if len(pairs) >= MIN_RANKED:
             yield pairs[:, 0], pairs[:, 1]

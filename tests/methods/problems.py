@@ -54,7 +54,7 @@ class Whole(FullPass):
 def accuracy(method: str, preset: str, standard: str, problem: Problem, seed: int, **changes: Any) -> float:
     """Train `method` for 250 updates and return its accuracy on the target's test images, in percent.
 
-    Hyper-parameters are each method's own defaults: what suites set is fitted to their networks, not to these.
+    Hyper-parameters are each method's own defaults with `changes`: what suites set is fitted to their networks.
     """
     cls = load_method(method)
     hparams = build_hparams(cls, cls.presets[preset] if preset else {}, changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -294,6 +295,15 @@ def test_validators_of_runs_that_were_scored_once_are_shown_with_running_statist
         tables.validators(records.load(tmp_path), "digits")
     table = tables.validators(records.load(tmp_path), "digits", statistics="running")
     assert [row.cells[5].words for row in table.rows] == ["3", "3", "0", "0", "0"]  # source-val and unsup alone
+
+
+def test_validators_do_without_a_curve_that_was_cut(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mcd"], targets=["mm"], seeds=[0])
+    curve = next(tmp_path.glob("digits/mini/*/curve.jsonl"))
+    rows_left = [{k: v for k, v in json.loads(line).items() if k != "statistics"} for line in curve.open()]
+    curve.write_text("".join(json.dumps(row) + "\n" for row in rows_left))
+    table = tables.validators(records.load(tmp_path), "digits")
+    assert [row.cells[5].words for row in table.rows] == ["2"] * 5
 
 
 def test_validators_without_a_row_of_several_sources_are_refused(tmp_path: Path):
