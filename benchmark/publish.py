@@ -16,10 +16,10 @@ import pandas as pd
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
+from benchmark.report.excerpt import excerpt
 from benchmark.spec import load_suite
 from benchmark.tables import scores
 from benchmark.tables.condition import scored_once
-from benchmark.tables.excerpt import excerpt
 
 # <!-- from FILE --> … <!-- end -->, or a part: <!-- from FILE rows Block/Method; … columns Avg; … --> … <!-- end -->
 QUOTED = re.compile(r"(<!-- from (\S+)(?:\s+rows\s+(.*?)\s+columns\s+(.*?))?\s+-->\n).*?(<!-- end -->)", re.DOTALL)

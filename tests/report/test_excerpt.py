@@ -8,7 +8,7 @@ import pytest
 
 from benchmark import publish
 from benchmark.errors import UserError
-from benchmark.tables.excerpt import excerpt
+from benchmark.report.excerpt import excerpt
 
 WHOLE = """**A title.** A caption.
 
