@@ -11,6 +11,7 @@ import pytest
 
 from benchmark import records
 from benchmark.publish import QUOTED
+from benchmark.spec import load_suite
 from tests.safety.test_malice import quiet
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,16 +61,16 @@ def test_every_place_of_the_map_is_there_and_holds_what_it_is_named_for():
             )
 
 
-# -- what the pages tell people to type -------------------------------------------------------------------------------
+# -- what the pages tell people ------------------------------------------------------------------------------
 
 
-def commands() -> dict[str, set[str]]:
-    """{verb: options} of every `python -m benchmark …` in the texts; `data fetch` is a verb."""
-    found: dict[str, set[str]] = {}
+def commands() -> dict[str, list[set[str]]]:
+    """{verb: the options of each call} of every `python -m benchmark …` in the texts; `data fetch` is a verb."""
+    found: dict[str, list[set[str]]] = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
         for verb, rest in re.findall(r"python -m benchmark ((?:data )?[a-z]+)([^\n`#]*)", text):
-            found.setdefault(verb, set()).update(re.findall(r"--[a-z-]+", rest))
+            found.setdefault(verb, []).append(set(re.findall(r"--[a-z-]+", rest)))
     return found
 
 
@@ -78,7 +79,21 @@ def test_every_command_of_the_texts_can_be_typed(verb: str, monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "200")
     code, said = quiet(*verb.split(), "--help")
     assert code == 0, said
-    assert {option for option in commands()[verb] if option not in said} == set()
+    known, required = set(re.findall(r"--[a-z-]+", said)), set(re.findall(r"\* +(--[a-z-]+)", said))
+    for options in commands()[verb]:
+        assert options <= known
+        assert required <= options
+
+
+def test_the_sizes_of_the_tiers_are_those_of_the_suite():
+    text = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    suite = load_suite("digits")
+    words = {"one-eighth": 0.125, "quarter": 0.25}
+    sizes = re.findall(r"^\| `(\w+)`.*\| ([\w-]+) width, ([\d,]+) updates \|", text, flags=re.MULTILINE)
+    assert [name for name, *_ in sizes] == ["mini", "lite"]
+    for name, width, updates in sizes:
+        tier = suite.tier(name)
+        assert (tier.network.width, tier.updates) == (words[width], int(updates.replace(",", "")))
 
 
 def test_the_example_of_the_reference_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -95,7 +110,7 @@ def test_the_example_of_the_reference_runs(tmp_path: Path, monkeypatch: pytest.M
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path):
     pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=None, check=False)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     pages = list((tmp_path / "site").rglob("*.html"))
     assert len(pages) >= 12

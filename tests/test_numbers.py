@@ -52,7 +52,7 @@ def unfounded(text: str, known: set[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    settings = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "benchmark" / "suites").glob("*.toml"))
+    settings = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "benchmark").glob("**/suites/*.toml"))
     return set(NO_RESULTS) | numbers(settings)
 
 
