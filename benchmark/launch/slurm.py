@@ -223,7 +223,7 @@ def submit_from_cli(
 
     if cluster is None:
         raise UserError(
-            "--executor slurm needs a cluster profile, as in: --cluster slurm/one-gpu.toml (see docs/cluster.md)"
+            "--executor slurm needs a cluster profile, as in: --cluster slurm/one-gpu.toml (see slurm/README.md)"
         )
     launched = submit(
         plan.specs,
