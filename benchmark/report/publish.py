@@ -20,9 +20,11 @@ from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
 from benchmark.report import page
+from benchmark.report.excerpt import excerpt
 from benchmark.spec import load_suite
 
-QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# <!-- from FILE --> … <!-- end -->, or a part: <!-- from FILE rows Block/Method; … columns Avg; … --> … <!-- end -->
+QUOTED = re.compile(r"(<!-- from (\S+)(?:\s+rows\s+(.*?)\s+columns\s+(.*?))?\s+-->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
 TRIALS = (".tuning", "trials")  # where `tune` keeps its trials among results, and where a study has them
 
@@ -89,7 +91,11 @@ def quoted(text: str, root: Path) -> str:
         path = root / block[2]
         if not path.is_file():
             raise UserError(f"A text quotes {block[2]}, which is not there. Publish that study, or take the quote out")
-        return f"{block[1]}{path.read_text(encoding='utf-8').strip()}\n{block[3]}"
+        held = path.read_text(encoding="utf-8").strip()
+        if block[3]:
+            rows, columns = ([" ".join(name.split()) for name in names.split(";")] for names in (block[3], block[4]))
+            held = f"\n{excerpt(held, rows, columns)}\n"  # blank lines: beside a comment it would be no table
+        return f"{block[1]}{held}\n{block[5]}"
 
     return QUOTED.sub(fill, text)
 
