@@ -15,9 +15,9 @@ pytestmark = pytest.mark.perf
 
 CHILD = """
 import sys, torch
-from benchmark.task import Task, NetworkSpec, OptimiserSpec
-from benchmark.usage import Usage, peak_memory_mb
-from benchmark.speed import keep_freed_memory
+from benchmark.run.task import Task, NetworkSpec, OptimiserSpec
+from benchmark.run.usage import Usage, peak_memory_mb
+from benchmark.run.speed import keep_freed_memory
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams
 from tests.perf.reference import ReferenceTSVDNet
 from tsvdnet.method import TSVDNet
