@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from benchmark import records
 from benchmark.spec import RunSpec, resolve
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def estimate(specs: Sequence[RunSpec], frame: pd.DataFrame) -> list[tuple[float, str]]:

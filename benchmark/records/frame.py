@@ -13,9 +13,7 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import UserError
 from benchmark.files import read_bytes, read_json, read_object, replacing, shown
@@ -24,6 +22,9 @@ from benchmark.records.lease import is_stale
 from benchmark.records.selection import RULES, STATISTICS, VALIDATORS, column_of
 from benchmark.records.store import read, run_directories
 from benchmark.spec import canonical_json
+
+if TYPE_CHECKING:  # half a second: who asks for the state of runs alone goes without, so the functions below fetch it
+    import pandas as pd
 
 # accuracies by rule and the validators' scores at the last point: `last`, `final_unsup`, … with the statistics that the
 # loop leaves behind, `target_last`, `target_final_unsup`, … with those of target training images
@@ -80,16 +81,21 @@ def load(root: str | Path) -> pd.DataFrame:
         elif row := _row(Path(entry.path)):
             order.append(len(index) + len(fresh))
             fresh.append({**row, "stamp": stamp, "place": place})
-    frame = (pd.concat([index, _typed(fresh)]) if fresh else index).iloc[order].reset_index(drop=True)
+    frame = _typed(fresh, index).iloc[order].reset_index(drop=True)
     if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
         _write_index(root, frame[frame["status"] == "done"])
     frame["path"] = str(root) + os.sep + frame["place"]
     return _plain(frame)[COLUMNS]
 
 
-def _typed(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as the index stores them: one type a column, whatever is missing."""
-    return pd.DataFrame(rows, columns=list(TYPES), dtype=object).astype(TYPES)
+def _typed(rows: list[dict[str, Any]], above: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Rows as the index stores them, below those of `above`: one type a column, whatever is missing."""
+    import pandas as pd
+
+    if above is not None and not rows:
+        return above
+    frame = pd.DataFrame(rows, columns=list(TYPES), dtype=object).astype(TYPES)
+    return frame if above is None else pd.concat([above, frame])
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
@@ -192,6 +198,8 @@ def _index_path(root: Path) -> Path:
 
 def _read_index(root: Path) -> pd.DataFrame:
     """Finished runs as they were last seen; a row counts as long as its stamp is that of the files."""
+    import pandas as pd
+
     with contextlib.suppress(Exception):  # a convenience: absent, torn or of another version, it is made anew
         frame = pd.read_parquet(_index_path(root))
         if frame.dtypes.astype(str).to_dict() == TYPES:

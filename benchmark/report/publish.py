@@ -25,7 +25,7 @@ from benchmark.spec import load_suite
 
 # <!-- from FILE --> … <!-- end -->, or a part: <!-- from FILE rows Block/Method; … columns Avg; … --> … <!-- end -->
 QUOTED = re.compile(r"(<!-- from (\S+)(?:\s+rows\s+(.*?)\s+columns\s+(.*?))?\s+-->\n).*?(<!-- end -->)", re.DOTALL)
-KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
+KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no lease
 TRIALS = (".tuning", "trials")  # where `tune` keeps its trials among results, and where a study has them
 
 
