@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 import typer
+
+from benchmark.errors import Interrupted, LeaseLost, RunFailed, RunHeld, UserError
 
 # The base of typer's own complaints about a command line, wherever its version keeps that class.
 UsageProblem: type[Exception] = [c for c in typer.BadParameter.__mro__ if c not in (Exception, BaseException, object)][
@@ -14,27 +20,48 @@ UsageProblem: type[Exception] = [c for c in typer.BadParameter.__mro__ if c not 
 ]
 
 INTERRUPTED = "Interrupted. Nothing is lost: the same command goes on where it stopped."
+# A shell completes the name of a command, never `python -m …`: what is installed is for the console script. The protocol
+# itself answers under both names.
+SCRIPT = "msda-benchmark"
+COMPLETION = {"--install-completion", "--show-completion"}
+
+
+@contextlib.contextmanager
+def stopped_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM is Ctrl-C by other means. Only the first counts: `timeout` and others send it twice, to us and our group."""
+
+    def interrupt(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's alone
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def bad_requests() -> tuple[type[Exception], ...]:
     """Errors of the user's. Those of methods count once something has imported them: torch takes seconds."""
-    from benchmark.errors import UserError
-
     contract = sys.modules.get("methods.contract")
     return (UserError, contract.MethodError) if contract else (UserError,)
 
 
+@stopped_like_ctrl_c()
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors of the user's become sentences."""
-    from benchmark.cli import app, err
-    from benchmark.errors import Interrupted, RunFailed
-    from benchmark.records.lease import LeaseLost, RunHeld
+    from benchmark.cli import app, err  # here, since every worker process imports this module and none needs them
 
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to fall over
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    words = sys.argv[1:] if arguments is None else arguments
+    names = {"complete_var": "_MSDA_BENCHMARK_COMPLETE", "prog_name": SCRIPT if {*words} & COMPLETION else None}
     try:
-        result = app(args=arguments, standalone_mode=False)
+        result = app(args=words, standalone_mode=False, **names)
         code = result if isinstance(result, int) else 0
         if code == 130:  # of a verb that stopped in good order, or as typer passes an interrupt on
             err.print(INTERRUPTED)

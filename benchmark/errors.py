@@ -18,6 +18,14 @@ class Interrupted(Exception):
     """The run was asked to stop; it has saved itself and goes on when it is called again. Exit code 130."""
 
 
+class RunHeld(Exception):
+    """Another live process has this run. Exit code 1."""
+
+
+class LeaseLost(Exception):
+    """A newer lease has taken this run over; this copy stops and writes nothing more. Exit code 1."""
+
+
 def unknown(what: str, name: object, allowed: Iterable[str], hint: str = "") -> UserError:
     """«There is no suite 'digtis'. Did you mean 'digits'? Allowed: …»: the nearest name first."""
     names = list(allowed)

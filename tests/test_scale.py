@@ -132,6 +132,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterable[Measured]:
         yield Measured(found.table, found.status, found.reading, report, found.page)
 
 
+def test_help_and_the_status_of_500_runs_answer_at_once(tmp_path: Path):
+    write_study(tmp_path, TOGETHER + ALONE[1:5], seeds=range(9))
+    assert sum(1 for _ in records.run_directories(tmp_path)) >= 500
+    assert least("--help").cpu <= 0.5
+    assert least("status", "--results", str(tmp_path)).cpu <= 1.5
+
+
 def test_ten_thousand_records_stay_quick_and_small(measured: Measured):
     assert measured.table[TEN_THOUSAND].cpu <= 5
     assert measured.status[TEN_THOUSAND].cpu <= 3

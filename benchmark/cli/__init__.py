@@ -1,4 +1,7 @@
-"""The command line: one module of verbs for each kind of question. Verbs parse, call, print; nothing is computed here."""
+"""The command line: one module of verbs for each kind of question. Verbs parse, call, print; nothing is computed here.
+
+A verb's module is imported when the verb is called: `VERBS` knows what there is, in the order in which one asks.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,81 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
+
+# question → verb → (module, what it does in one line of an 80-column screen)
+VERBS = {
+    "Before: what is here, what will it take?": {
+        "doctor": ("keep", "What this machine has, and what to type for what is missing."),
+        "data": ("data", "The images: list, fetch, prepare, check, look at them."),
+        "methods": ("runs", "The methods: hyper-parameters, presets, tuning ranges."),
+        "explain": ("explain", "Whether T-SVDNet's low-rank term can act at given settings."),
+        "profile": ("speed", "Where the time of a training step goes."),
+        "plan": ("runs", "Count the runs of a request; estimate the hours."),
+    },
+    "Run: make the records": {
+        "run": ("runs", "Run a suite, show its table. What is done is not run again."),
+        "tune": ("study", "Tune every method equally, without target labels."),
+        "status": ("cluster", "The state of every run: progress, node, time left."),
+        "logs": ("cluster", "What a run printed, and why it failed."),
+        "retry": ("cluster", "Send failed or interrupted runs to SLURM again."),
+        "cancel": ("cluster", "Take runs out of SLURM's queue."),
+    },
+    "Read: what came out?": {
+        "table": ("look", "A table in the paper's shape, in text, Markdown, LaTeX, …"),
+        "figure": ("look", "A figure as PNG and PDF."),
+        "report": ("look", "Everything in one HTML file."),
+    },
+    "Trust: is it true?": {
+        "audit": ("care", "Check every record: hashes, curve, identity, place."),
+        "verify": ("keep", "Run a finished run, or render published tables, again."),
+    },
+    "Hand over: what do others get?": {
+        "publish": ("keep", "Finished runs to results/NAME, with every table."),
+        "export": ("look", "All runs in one file for other tools; curves too."),
+    },
+}
+MODULES = {verb: module for verbs in VERBS.values() for verb, (module, _) in verbs.items()}
+
+
+class Verbs(TyperGroup):
+    """Lists every verb by its line in `VERBS`; the verb itself is imported when it is called, or its options completed."""
+
+    def __init__(self, *, commands: Any, **settings: Any) -> None:
+        lines = [
+            TyperCommand(name, short_help=line, rich_help_panel=question)
+            for question, verbs in VERBS.items()
+            for name, (_, line) in verbs.items()
+        ]
+        super().__init__(commands=lines, **settings)
+        self.imported = commands  # the verbs of the modules that are here
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Who is meant by the first argument: the verb in the place of its line."""
+        name, line, rest = super().resolve_command(ctx, args)
+        if name is None or line is None:  # half a name that a shell wants completed
+            return name, line, rest
+        importlib.import_module(f"benchmark.cli.{MODULES[name]}")
+        whole = typer.main.get_command(app)
+        assert isinstance(whole, Verbs)
+        return name, whole.imported[name], rest
+
 
 app = typer.Typer(
     name="benchmark",
+    cls=Verbs,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Reproducibility benchmark for multi-source domain adaptation. Start with: `python -m benchmark run --suite digits`",
     epilog="Exit codes: 0 done, 1 something failed, 2 bad request, 130 interrupted.",
 )
+
+
+@app.callback()
+def benchmark() -> None:
+    """Reproducibility benchmark for multi-source domain adaptation. Start with: `python -m benchmark run --suite digits`"""
+
+
 out = Console(soft_wrap=True, highlight=False)
 err = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -60,26 +128,3 @@ def duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
-
-
-# Verbs that people type while they wait: only their module is imported, since torch alone takes seconds.
-_QUICK = {
-    **dict.fromkeys(("status", "logs", "cancel"), "cluster"),
-    **dict.fromkeys(("table", "figure", "report", "export"), "look"),
-}
-
-
-def _modules() -> tuple[str, ...]:
-    """The modules whose verbs are wanted: all of them, unless the command line asks for a quick one."""
-    ours = Path(sys.argv[0]).parts[-2:] == ("benchmark", "__main__.py") or Path(sys.argv[0]).name == "msda-benchmark"
-    if ours and len(sys.argv) > 1 and sys.argv[1] in _QUICK:
-        return (_QUICK[sys.argv[1]],)
-    return ("runs", "keep", "data", "look", "explain", "study", "cluster", "care", "speed")
-
-
-for _verbs in _modules():
-    try:
-        importlib.import_module(f"benchmark.cli.{_verbs}")
-    except ModuleNotFoundError as _missing:
-        if _missing.name != f"benchmark.cli.{_verbs}":
-            raise

@@ -189,6 +189,8 @@ class Pool:
         assert worker.spec is not None
         worker.process.join(10)
         code = worker.process.exitcode
+        if worker.stopping and code == -signal.SIGTERM:  # told to stop before it could listen: nothing had begun
+            return "interrupted", ""
         reason = f"the worker process ended with exit code {code}"
         if code is not None and code < 0:
             reason = f"the worker process was killed by {signal.Signals(-code).name}"

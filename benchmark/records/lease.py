@@ -21,6 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from benchmark.errors import LeaseLost as LeaseLost
+from benchmark.errors import RunHeld as RunHeld
 from benchmark.faults import fault
 from benchmark.files import read_object, sync, write_json
 
@@ -34,14 +36,6 @@ _NO_LINKS = (
     errno.EMLINK,
 )  # what file systems without answer
 _SETTLE_SECONDS = 0.05  # two that take over at once have both written by then
-
-
-class RunHeld(Exception):
-    """Another live process has this run."""
-
-
-class LeaseLost(Exception):
-    """A newer lease has taken this run over; this copy stops and writes nothing more."""
 
 
 class Lease:
