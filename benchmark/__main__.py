@@ -16,19 +16,12 @@ UsageProblem: type[Exception] = [c for c in typer.BadParameter.__mro__ if c not 
 INTERRUPTED = "Interrupted. Nothing is lost: the same command goes on where it stopped."
 
 
-def bad_requests() -> tuple[type[Exception], ...]:
-    """Errors of the user's. Those of methods count once something has imported them: torch takes seconds."""
-    from benchmark.errors import UserError
-
-    contract = sys.modules.get("methods.contract")
-    return (UserError, contract.MethodError) if contract else (UserError,)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors of the user's become sentences."""
     from benchmark.claim import ClaimLost, RunHeld
     from benchmark.cli import app, err
-    from benchmark.errors import Interrupted, RunFailed
+    from benchmark.errors import Interrupted, RunFailed, UserError
+    from methods.errors import MethodError
 
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to fall over
         with contextlib.suppress(AttributeError, ValueError):
@@ -39,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
         if code == 130:  # of a verb that stopped in good order, or as typer passes an interrupt on
             err.print(INTERRUPTED)
         return code
-    except bad_requests() as error:
+    except (UserError, MethodError) as error:
         err.print(str(error), markup=False)
         return 2
     except UsageProblem as error:

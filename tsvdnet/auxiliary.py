@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from benchmark.errors import unknown
+from methods.errors import unknown
 from tsvdnet.tensor import Threshold, rotate, shrink, unrotate
 
 RULES = ("paper", "code", "exact", "zero")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from benchmark.errors import unknown
+from methods.errors import unknown
 
 
 def entropy(probabilities: Tensor, epsilon: float = 0.0) -> Tensor:

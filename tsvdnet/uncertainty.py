@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmark.errors import unknown
+from methods.errors import unknown
 
 LINKS = ("softplus", "exp", "raw")
 FORMS = ("approximate", "exact", "printed", "commented", "broadcast")

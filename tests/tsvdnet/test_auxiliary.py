@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmark.errors import UserError
+from methods.errors import MethodError
 from tests.tsvdnet.small import build, equal, train
 from tsvdnet import auxiliary as aux
 from tsvdnet.prototypes import gaussian_similarity, stack
@@ -46,7 +46,7 @@ def test_the_rules_are_the_papers_the_codes_and_the_exact_one():
     rule = aux.threshold("code", 1000.0, 0.5, 10)
     assert rule(torch.tensor(100.0)).item() == pytest.approx(2000.0 * 10 / (100 + 1e-5))
     assert aux.threshold("zero", 1000.0, 0.5, 10) == math.inf
-    with pytest.raises(UserError, match="paper"):
+    with pytest.raises(MethodError, match="paper"):
         aux.threshold("papers", 1.0, 1.0, 1)
 
 

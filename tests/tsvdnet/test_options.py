@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.errors import UserError
 from methods.contract import HParams, build_hparams
+from methods.errors import MethodError
 from tests.tsvdnet.small import BATCH, batches, build, equal, train
 from tsvdnet.disputes import DISPUTES
 from tsvdnet.method import TSVDNet
@@ -78,11 +78,11 @@ def test_the_option_changes_what_is_learned(field):
 
 
 def test_unknown_values_are_refused_with_the_allowed_ones():
-    with pytest.raises(UserError, match="'paper'"):
+    with pytest.raises(MethodError, match="'paper'"):
         build_hparams(TSVDNet, {"prox": "papper"})
-    with pytest.raises(UserError, match="above zero"):
+    with pytest.raises(MethodError, match="above zero"):
         build_hparams(TSVDNet, {"lam": 0.0})
-    with pytest.raises(UserError, match="aux_every"):
+    with pytest.raises(MethodError, match="aux_every"):
         build_hparams(TSVDNet, {"aux_every": 0})
 
 

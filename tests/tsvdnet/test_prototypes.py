@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from benchmark.errors import UserError
+from methods.errors import MethodError
 from tsvdnet import prototypes as P
 from tsvdnet.tensor import rotate, singular_values, tensor_nuclear_norm
 
@@ -45,7 +45,7 @@ def test_entropy_of_certainty_is_zero_and_of_ignorance_log_c():
 
 
 def test_an_unknown_rule_is_refused_with_the_allowed_ones():
-    with pytest.raises(UserError, match="'entropy'"):
+    with pytest.raises(MethodError, match="'entropy'"):
         P.pseudo_labels(torch.ones(1, 2), "entropie")
 
 
@@ -141,7 +141,7 @@ def test_the_printed_kernel_makes_g_the_unit_matrix():
 
 
 def test_an_unknown_reduction_is_refused_with_the_allowed_ones():
-    with pytest.raises(UserError, match="Allowed: mean, sum"):
+    with pytest.raises(MethodError, match="Allowed: mean, sum"):
         P.gaussian_similarity(torch.ones(2, 2), 0.05, "max")
 
 

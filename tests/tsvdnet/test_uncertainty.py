@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmark.errors import UserError
+from methods.errors import MethodError
 from tsvdnet import uncertainty as U
 
 
@@ -97,9 +97,9 @@ def test_the_deviation_of_the_commented_form_is_its_own():
 
 def test_unknown_forms_and_links_are_refused_with_the_allowed_ones():
     h, y, s = batch()
-    with pytest.raises(UserError, match="approximate"):
+    with pytest.raises(MethodError, match="approximate"):
         U.weighted_loss(h, y, s, "aproximate")
-    with pytest.raises(UserError, match="softplus"):
+    with pytest.raises(MethodError, match="softplus"):
         U.variance(s, "softmax")
 
 
