@@ -169,7 +169,7 @@ def test_sigma_is_read_from_features_as_the_loss_saw_them():
     train(method, 2)
     images = batches(0)[1].images
     unit = torch.nn.functional.normalize(method.features(images))
-    torch.testing.assert_close(method.sigma(images), (method.head(unit)[:, 0].exp().log1p() + 0.1).sqrt().detach())
+    torch.testing.assert_close(method.sigma(images), (method.head(unit).exp().log1p() + 0.1).sqrt().detach())
 
 
 @pytest.mark.parametrize("classes, probability", [(10, 0.863), (345, 0.926)])
@@ -218,7 +218,7 @@ def test_the_gate_keeps_the_tensor_term_out_until_the_first_target_pseudo_label(
         train(method, 8)
     assert all(torch.equal(p, q) for p, q in zip(gated.parameters(), off.parameters(), strict=True))
     assert not all(torch.equal(p, q) for p, q in zip(gated.parameters(), open_.parameters(), strict=True))
-    assert gated.seen.tolist() == [1, 1, 1, 1, 0]
+    assert gated.memory.seen.tolist() == [1, 1, 1, 1, 0]
     assert (gated.G[:, :, -1] == 0).all()
 
 
