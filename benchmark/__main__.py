@@ -18,9 +18,9 @@ INTERRUPTED = "Interrupted. Nothing is lost: the same command goes on where it s
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors of the user's become sentences."""
-    from benchmark.claim import ClaimLost, RunHeld
     from benchmark.cli import app, err
     from benchmark.errors import Interrupted, RunFailed, UserError
+    from benchmark.records.lease import LeaseLost, RunHeld
     from methods.errors import MethodError
 
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no reason to fall over
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except typer.Exit as stop:
         return int(stop.exit_code)
-    except (RunFailed, RunHeld, ClaimLost) as error:
+    except (RunFailed, RunHeld, LeaseLost) as error:
         err.print(f"Failed: {error}", markup=False)
         return 1
     except BrokenPipeError:  # the reader of our output has left

@@ -4,7 +4,7 @@ BENCHMARK_FAULT="point=fault[@n]" with a fault of: enospc, erofs, eio (the OSErr
 die), kill (SIGKILL to ourselves), interrupt (KeyboardInterrupt), memory (MemoryError), nan (handled by the caller).
 `point` may end in `*`. `@n` waits for the n-th time the point is reached. Unset, every call returns at once.
 
-Points: open, write, fsync, replace, each with `:` and the name of the file (`replace:record.json`); claim; update;
+Points: open, write, fsync, replace, each with `:` and the name of the file (`replace:record.json`); lease; update;
 stage:NAME; evaluate; loss; answer (of a worker to its launcher).
 """
 

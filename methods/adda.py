@@ -30,7 +30,7 @@ from methods.layers import discriminator, domain_loss, statistics_kept
 from methods.source_only import source_loss
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 @dataclass(frozen=True)

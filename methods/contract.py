@@ -24,7 +24,7 @@ from methods import BUILT_IN as BUILT_IN
 from methods.errors import MethodError as MethodError
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 @dataclass(frozen=True)

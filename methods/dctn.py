@@ -38,7 +38,7 @@ from methods.layers import discriminator
 from methods.source_only import source_loss
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 LOSSES = ("cross-entropy", "least-squares")
 VOTES = ("perplexity", "accumulated")

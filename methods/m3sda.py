@@ -37,7 +37,7 @@ from methods.errors import unknown
 from methods.mcd import discrepancy
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 FORMS = ("beta", "plain", "code")
 

@@ -31,7 +31,7 @@ from methods.contract import HParams, LabeledBatch, Method, Range, UnlabeledBatc
 from methods.source_only import source_loss
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from methods.errors import unknown
 from methods.layers import discriminator, domain_loss, ramp, reverse_gradient
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 FORMS = ("soft", "hard", "code")
 

@@ -41,7 +41,7 @@ from methods.layers import discriminator
 from methods.source_only import source_loss
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 CHOICES = {
     "interpolation": ("sample", "element"),
@@ -95,7 +95,7 @@ class MDDA(Method):
     standards = ("multi-source",)
     ranges = {
         "lr_scale": Range(0.3, 3.0, log=True),
-        "encoder_movement": Range(1e-4, 0.01, log=True),
+        "encoder_movement": Range(1e-4, 0.1, log=True),
         "critic_movement": Range(0.01, 1.0, log=True),
     }
     card = True

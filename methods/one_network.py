@@ -10,7 +10,7 @@ from torch import Tensor
 from methods.contract import LabeledBatch, Method, UnlabeledBatch
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 class OneNetwork(Method):

@@ -33,7 +33,7 @@ from methods.one_network import OneNetwork
 from methods.source_only import source_loss
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 @dataclass(frozen=True)

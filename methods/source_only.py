@@ -20,7 +20,7 @@ from methods.contract import HParams, LabeledBatch, UnlabeledBatch
 from methods.one_network import OneNetwork
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 
 @dataclass(frozen=True)

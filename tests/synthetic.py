@@ -1,6 +1,6 @@
 """Record trees as the loop writes them, without the training: for tests of what reads records, at any size.
 
-Every file has the real form (spec.json, curve.jsonl, artifacts.npz, failure.json, claim.json, record.json with its
+Every file has the real form (spec.json, curve.jsonl, artifacts.npz, failure.json, lease.json, record.json with its
 hashes); the numbers come from a small model of methods and targets, so that every expectation can be computed.
 """
 
@@ -113,10 +113,10 @@ def write_run(
             json.dumps({"reason": reason, "kind": "NotFinite", "commit": commit, "update": 120}),
         )
     elif status == "running":
-        from benchmark.claim import process_start
+        from benchmark.records.lease import process_start
 
         owner = {"token": "t", "pid": os.getpid(), "started": process_start(os.getpid()), "host": os.uname().nodename}
-        _write(directory / "claim.json", json.dumps(owner))
+        _write(directory / "lease.json", json.dumps(owner))
     elif status == "done":
         if artifacts:
             _artifacts(directory, rng, s.columns, target, len(s.classes), method)
@@ -202,7 +202,7 @@ def _curve(
 def _document(
     spec: dict[str, Any], run_id: str, curve: list[dict[str, Any]], title: str, s: Any, rng: Any, given: dict[str, Any]
 ) -> dict[str, Any]:
-    from benchmark.selection import accuracies, selected
+    from benchmark.records.selection import accuracies, selected
 
     last = curve[-1]
     passes = {"mcd": 3.0, "m3sda": 3.5, "mdda": 2.2}.get(spec["method"], 1.0)

@@ -49,11 +49,17 @@ def grow(first: Iterable[Path], seeds: range) -> None:
             (folder / "spec.json").write_text(spec)
             (folder / "curve.jsonl").write_bytes(curve)
             (folder / "heartbeat.json").write_text(json.dumps({"update": 350, "total": 350, "seconds": 12.0}))
+
+            def shifted(accuracy: dict[str, float | None], shift: float = shift) -> dict[str, float | None]:
+                return {rule: v if v is None else float(np.clip(v + shift, 0, 100)) for rule, v in accuracy.items()}
+
+            scored = document["statistics"]["target"]
             changed = {
                 **document,
                 "run_id": folder.name,
                 "spec": json.loads(spec),
-                "accuracy": {rule: float(np.clip(v + shift, 0, 100)) for rule, v in document["accuracy"].items()},
+                "accuracy": shifted(document["accuracy"]),
+                "statistics": {"target": {**scored, "accuracy": shifted(scored["accuracy"])}},
                 "hashes": {**document["hashes"], "spec": hashlib.sha256(spec.encode()).hexdigest()},
             }
             changed["hashes"]["record"] = records.document_hash(changed)

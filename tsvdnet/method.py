@@ -37,7 +37,7 @@ from tsvdnet.prototypes import Prototypes
 from tsvdnet.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
-    from benchmark.task import Task
+    from benchmark.run.task import Task
 
 # The state of the parts under the names that it had before there were parts: the hash of a record's weights covers names.
 FLAT = {

@@ -31,7 +31,7 @@ def audit(
     json: Json = False,
 ) -> int:
     """Check every record: hashes, curve, identity, place; find duplicates, orphans, leftovers, mixed revisions."""
-    from benchmark import audit as auditing
+    from benchmark.records import audit as auditing
 
     result = auditing.audit(root)
     if repair:

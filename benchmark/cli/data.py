@@ -13,7 +13,7 @@ import typer
 from benchmark.cli import DataRoot, Json, app, err, out, quiet, say_json
 
 if TYPE_CHECKING:
-    from benchmark.data.sources import Source
+    from benchmark.data.get.sources import Source
     from benchmark.spec import Suite
 
 data = typer.Typer(
@@ -50,7 +50,7 @@ def _open(suite: str, data_root: Path | None) -> tuple[Suite, Path]:
 @data.command("list", epilog="Example: `python -m benchmark data list --suite pacs --data-root data`")
 def list_(suite: SuiteName = "digits", data_root: DataRoot = None, lists: Lists = "cleaned", json: Json = False) -> int:
     """What can be fetched, what is here already, and what has to be got by hand."""
-    from benchmark.data.sources import manual, sources
+    from benchmark.data.get.sources import manual, sources
 
     chosen, root = _open(suite, data_root)
     files = sources(chosen.reader, lists)
@@ -74,8 +74,8 @@ def list_(suite: SuiteName = "digits", data_root: DataRoot = None, lists: Lists 
 @data.command(epilog="Example: `python -m benchmark data fetch --suite digits --data-root data`")
 def fetch(suite: SuiteName = "digits", data_root: DataRoot = None, lists: Lists = "cleaned", json: Json = False) -> int:
     """Download what the internet gives, mirror after mirror; an interrupted fetch goes on where it stopped."""
-    from benchmark.data.fetch import fetch_all
-    from benchmark.data.sources import manual, sources
+    from benchmark.data.get.fetch import fetch_all
+    from benchmark.data.get.sources import manual, sources
 
     chosen, root = _open(suite, data_root)
     with _bars(json) as tell:
@@ -109,7 +109,7 @@ def prepare(
     json: Json = False,
 ) -> int:
     """Turn downloads, or files of your own, into the prepared form. Folders of your own are linked, not copied."""
-    from benchmark.data.prepare import prepare as work
+    from benchmark.data.get.prepare import prepare as work
 
     chosen, root = _open(suite, data_root)
     done = work(chosen, root, origin, again=again)
@@ -148,7 +148,7 @@ def check(
 ) -> int:
     """Verify counts, shapes, labels and pictures; name every fault with its file, all at once."""
     from benchmark.data import load
-    from benchmark.data.check import check as work
+    from benchmark.data.get.check import check as work
 
     chosen, root = _open(suite, data_root)
     options = {"lists": lists} if chosen.reader == "domainnet" else {}

@@ -44,7 +44,7 @@ def explain(
     json: Json = False,
 ) -> int:
     """Say whether T-SVDNet's low-rank term can act at the settings of a suite: bound, threshold, survivors, escape."""
-    from benchmark import explain as audits
+    from benchmark.analysis import explain as audits
 
     name, _, own = method.partition(":")
     if name != "tsvdnet":

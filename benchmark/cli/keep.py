@@ -33,8 +33,8 @@ def verify(
 ) -> int:
     """Run a finished spec again, or render every published table again, and compare."""
     from benchmark import records
-    from benchmark import verify as verification
     from benchmark.errors import UserError
+    from benchmark.report import verify as verification
     from methods.contract import method_revision
 
     findings: list[verification.Finding] = []
@@ -79,8 +79,8 @@ def publish(
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
-    """Copy the finished runs to results/NAME; render every table from them, and the texts that quote one."""
-    from benchmark import publish as publishing
+    """Copy the finished runs, and the trials of `tune`, to results/NAME; render every table, and the texts that quote one."""
+    from benchmark.report import publish as publishing
 
     files = publishing.publish(results, studies / publishing.check_name(study), artifacts=comma_list(artifacts))
     if json:
@@ -93,7 +93,7 @@ def publish(
 @app.command(epilog="Example: `python -m benchmark doctor`")
 def doctor(data_root: DataRoot = None, json: Json = False) -> int:
     """What this machine has: torch, GPU, SLURM, data sets, and what to type to get what is missing."""
-    from benchmark import doctor as examination
+    from benchmark.launch import doctor as examination
 
     findings: list[dict[str, Any]] = examination.examine(data_root)
     if json:

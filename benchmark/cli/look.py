@@ -15,7 +15,13 @@ from benchmark.errors import UserError, unknown
 SuiteName = Annotated[str, typer.Option("--suite", help="Suite; not needed when the records hold only one.")]
 Tier = Annotated[str | None, typer.Option("--tier", help="Tier, when the records hold several.")]
 Split = Annotated[str | None, typer.Option("--split", help="part or all.")]
-Selection = Annotated[str, typer.Option("--selection", help="last, source-val, unsup, or oracle.")]
+Selection = Annotated[str, typer.Option("--selection", help="last, source-val, unsup, snd, bnm, dev, or oracle.")]
+Statistics = Annotated[
+    str | None,
+    typer.Option(
+        "--statistics", help="Batch-norm statistics at test: running or target; default target, reported: running."
+    ),
+]
 Target = Annotated[str | None, typer.Option("--target", help="One target, where the kind shows one.")]
 Data = Annotated[
     str | None, typer.Option("--data", help="Data fingerprint (or its beginning), when there are several.")
@@ -71,11 +77,13 @@ def table(
     kind: Annotated[
         str,
         typer.Option(
-            help="comparison, gains, ablation, choices, selection, per-class, cost, reported, verdicts, averages."
+            help="comparison, gains, ablation, choices, selection, statistics, validators, per-class, cost, reported, verdicts, "
+            "averages."
         ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",
     selection: Selection = "last",
+    statistics: Statistics = None,
     tier: Tier = None,
     split: Split = None,
     target: Target = None,
@@ -90,11 +98,14 @@ def table(
     json: Json = False,
 ) -> int:
     """A table from the records: printed, or written in every form with --out."""
-    from benchmark import records, tables, verdict
+    from benchmark import records, tables
+    from benchmark.analysis import verdict
 
     forms = {"text": "", "markdown": "md", "latex": "tex", "csv": "csv", "html": "html"}
     if format not in forms:
         raise unknown("format of tables", format, forms)
+    if kind in ("averages", "verdicts") and statistics is not None:
+        raise UserError(f"--statistics does not go with --kind {kind}: leave it out.")
     if kind == "averages":
         made = tables.averages()
     elif kind == "verdicts":
@@ -104,7 +115,7 @@ def table(
             raise unknown("kind of table", kind, [*tables.KINDS, "verdicts", "averages"])
         frame = records.load(results)
         options = given(tier=tier, split=split, data=data, protocol=protocol, threads=threads, latest=latest)
-        options |= {"selection": selection, "tuned": tuned, "settings": parse_settings(set_)}
+        options |= {"selection": selection, "statistics": statistics, "tuned": tuned, "settings": parse_settings(set_)}
         if target is not None:
             if kind != "per-class":
                 raise UserError("--target goes with --kind per-class: the other tables show every target.")
@@ -115,12 +126,12 @@ def table(
         stem = "-".join(filter(None, [made.suite, str(made.facts.get("tier", "")), kind]))
         paths = tables.write(made, out_, stem)
     if json:
-        say_json({**made.json(), "files": [str(p) for p in paths]})
+        say_json({**tables.document(made), "files": [str(p) for p in paths]})
     elif paths:
         for path in paths:
             out.print(str(path), markup=False)
     elif format == "text":
-        made.text(out)
+        tables.show(made, out)
     else:
         sys.stdout.write(tables.FORMS[forms[format]](made))
     return 0
@@ -141,9 +152,11 @@ def figure(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run to show; the lowest common one by default.")] = None,
     selection: Selection = "last",
+    statistics: Statistics = None,
     tier: Tier = None,
     split: Split = None,
     data: Data = None,
+    protocol: Protocol = None,
     threads: Threads = None,
     latest: Latest = False,
     set_: Set = None,
@@ -157,6 +170,7 @@ def figure(
     frame = records.load(results)
     options = given(target=target, seed=seed, tier=tier, split=split, data=data, threads=threads, latest=latest)
     options |= {"methods": comma_list(methods) or None, "selection": selection, "settings": parse_settings(set_)}
+    options |= {"protocol": protocol, "statistics": statistics}
     if kind == "critical-difference":
         drawn = figures.draw(kind, frame, suite or None, **options)
     else:
@@ -208,7 +222,7 @@ def export(
     json: Json = False,
 ) -> int:
     """All runs in one file for other tools, or their curves for TensorBoard."""
-    from benchmark import export as exports
+    from benchmark.records import export as exports
 
     path = exports.write(results, format, out_)
     if json:

@@ -13,7 +13,7 @@ from benchmark import plan as planning
 from benchmark import records
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, out, say_json
 from benchmark.errors import UserError, unknown
-from benchmark.selection import RULES, normalise
+from benchmark.records.selection import RULES, STATISTICS, normalise
 from benchmark.spec import RunSpec, load_suite
 
 # The options of a request, spelled once for `run` and `plan`.
@@ -105,8 +105,11 @@ def run(
     ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
     selection: Annotated[
-        str, typer.Option(help="last, source-val, unsup or oracle, for the table at the end.")
+        str, typer.Option(help="last, source-val, unsup, snd, bnm, dev or oracle, for the table at the end.")
     ] = "last",
+    statistics: Annotated[
+        str | None, typer.Option(help="Batch-norm statistics at test, for the table at the end: target or running.")
+    ] = None,
     keep_going: Annotated[bool, typer.Option("--keep-going/--fail-fast", help="Go on when a run fails.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, and stop.")] = False,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
@@ -121,6 +124,8 @@ def run(
 
     if normalise(selection) not in RULES:
         raise unknown("selection rule", selection, [r.replace("_", "-") for r in RULES])
+    if statistics is not None and statistics not in STATISTICS:
+        raise unknown("kind of statistics at test", statistics, STATISTICS)
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ["local", "slurm"])
     chosen = pick_device(device)
@@ -129,14 +134,15 @@ def run(
     )  # fmt: skip
     plan = planning.make(request, data_root)
     writable(results)
-    work = session.Session(plan, results=results, data_root=data_root, json=json, selection=normalise(selection))
+    shown = {"selection": normalise(selection), "statistics": statistics}
+    work = session.Session(plan, results=results, data_root=data_root, json=json, shown=shown)
     work.announce()
     if dry_run:
         return work.list_runs()
     if executor == "slurm":
-        from benchmark.launch import slurm
+        from benchmark.cli import cluster as verbs
 
-        return slurm.submit_from_cli(plan, results=results, data_root=data_root, cluster=cluster, json=json)
+        return verbs.send(plan, results=results, data_root=data_root, cluster=cluster, json=json)
     workers = workers or default_workers(plan.suite.tier(plan.tier), threads, chosen)
     return work.run(workers=workers, device=chosen, fail_fast=not keep_going)
 

@@ -25,9 +25,16 @@ class Session:
     """Everything `run` and `plan` print."""
 
     def __init__(
-        self, plan: Plan, *, results: Path, data_root: Path | None, json: bool = False, selection: str = "last"
+        self,
+        plan: Plan,
+        *,
+        results: Path,
+        data_root: Path | None,
+        json: bool = False,
+        shown: dict[str, Any] | None = None,
     ) -> None:
-        self.plan, self.results, self.data_root, self.json, self.selection = plan, results, data_root, json, selection
+        self.plan, self.results, self.data_root, self.json = plan, results, data_root, json
+        self.shown = shown or {}  # which selection rule and statistics the table at the end has
         frame = records.load(results)
         self.states = planning.states(plan.specs, results, frame)
         self.costs = dict(zip([s.run_id for s in plan.specs], planning.estimate(plan.specs, frame), strict=True))
@@ -128,14 +135,14 @@ class Session:
         frame = frame[frame.run_id.isin([s.run_id for s in self.plan.specs])]
         if not (frame.status == "done").any():
             return {}
-        table = tables.comparison(frame, self.plan.suite, selection=self.selection)
+        table = tables.comparison(frame, self.plan.suite, **self.shown)
         stem = f"{self.plan.suite.name}-{self.plan.tier}-comparison"
         files = tables.write(table, self.results / "tables", stem)
         places = {p.suffix.lstrip("."): str(p) for p in files}
         places["records"] = str(self.results / self.plan.suite.name / self.plan.tier)
         places["report"] = self._report()
         if not self.json:
-            table.text(out)
+            tables.show(table, out)
             names = {
                 "md": "Markdown",
                 "tex": "LaTeX",

@@ -28,8 +28,8 @@ def profile(
     json: Json = False,
 ) -> int:
     """Time the parts of a training step: data, forward, backward, optimiser, method; and evaluation."""
-    from benchmark import profile as profiling
     from benchmark.plan import Request, make
+    from benchmark.run import profile as profiling
 
     request = Request(
         suite, tier, methods=comma_list(method) or ["tsvdnet"], targets=[target] if target else [], threads=threads

@@ -11,13 +11,15 @@ from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err
 from benchmark.cli.runs import Set, Split, SuiteOption, Threads, Tier, pick_device, writable
 
 if TYPE_CHECKING:
-    from benchmark import tune as tuning
+    from benchmark.plan import tune as tuning
 
 
 @app.command(
     epilog="Examples:\n\n"
     "`python -m benchmark tune --suite digits --tier mini --target up --trials 8`\n\n"
     "`python -m benchmark tune --suite digits --target up --methods dann,tsvdnet --output tuned.toml`\n\n"
+    "`python -m benchmark tune --suite digits --target up --methods tsvdnet:e,tsvdnet:et,tsvdnet` (one choice for the three)"
+    "\n\n"
     "`python -m benchmark run --suite digits --tuned tuned.toml`"
 )
 def tune(
@@ -29,8 +31,13 @@ def tune(
         list[str] | None,
         typer.Option("--methods", help="Names, name:preset, path/file.py:Class[@preset]; default: all."),
     ] = None,
-    rule: Annotated[str, typer.Option(help="unsup or source-val: both choose without target labels.")] = "unsup",
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws and of the runs.")] = 0,
+    rule: Annotated[str, typer.Option(help="unsup, source-val, snd, bnm or dev: no target label.")] = "unsup",
+    statistics: Annotated[
+        str, typer.Option(help="Batch-norm statistics with which trials are scored: target or running.")
+    ] = "target",
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the draws and of the runs; defaults and best trial get the next one too.")
+    ] = 0,
     split: Split = "",
     set_: Set = None,
     threads: Threads = 1,
@@ -45,13 +52,26 @@ def tune(
     data_root: DataRoot = None,
     json: Json = False,
 ) -> int:
-    """Tune every method equally: as many trials for each, chosen without target labels; `run --tuned` uses the choice."""
-    from benchmark import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
+    """Tune every method equally: as many trials for each, chosen without target labels; `run --tuned` uses the choice.
+
+    The defaults stay unless a trial beats them by more than the score moves from seed to seed.
+    """
     from benchmark.launch.local import default_workers
+    from benchmark.plan import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
     from benchmark.spec import load_suite
 
     study = tuning.Study(
-        suite, tier, target, trials, tuple(comma_list(methods)), split, seed, rule, threads, tuple(set_ or ())
+        suite,
+        tier,
+        target,
+        trials,
+        tuple(comma_list(methods)),
+        split,
+        seed,
+        rule,
+        threads,
+        tuple(set_ or ()),
+        statistics,
     )
     tried = tuning.trials(study, data_root)
     writable(results)
@@ -59,20 +79,25 @@ def tune(
     path = output or results / f"tuned-{Path(suite).stem}-{study.tier}-{target}.toml"
     if not json:
         out.print(
-            f"{len(study.methods)} methods × {trials} trials → {target} ({suite}, tier {study.tier}); "
-            f"rule: {study.rule.replace('_', '-')}, no target labels. Trials are kept in {folder}",
+            f"{len(study.methods)} rows × {trials} trials → {target} ({suite}, tier {study.tier}), the defaults and the best "
+            f"other trial with a second seed; rule: {study.rule.replace('_', '-')} with {study.statistics} statistics, no "
+            f"target labels. Trials are kept in {folder}",
             markup=False,
         )
     chosen = pick_device(device)
     workers = workers or default_workers(load_suite(suite).tier(study.tier), threads, chosen)
-    outcome = _launch(tried, folder, data_root, workers, chosen, show=not json)
-    if outcome.interrupted:
+    first = _launch(tried, folder, data_root, workers, chosen, show=not json)
+    if first.interrupted:
         return 130
-    choices = tuning.choose(study, tried, folder)
+    again = tuning.finals(study, tried, folder, data_root)
+    second = _launch(again, folder, data_root, workers, chosen, show=not json)
+    if second.interrupted:
+        return 130
+    choices = tuning.choose(study, tried, again, folder)
     if choices:
-        tuning.write(path, study, choices)
-    _report(study, choices, outcome.failed, path, json=json)
-    return 0 if len(choices) == len(study.methods) else 1
+        tuning.write(path, study, choices, tried[0].spec.data)
+    _report(study, choices, {**first.failed, **second.failed}, path, json=json)
+    return 0 if len(choices) == len(study.families) else 1
 
 
 def _launch(
@@ -99,15 +124,18 @@ def _launch(
 def _report(
     study: tuning.Study, choices: list[tuning.Choice], failed: dict[str, str], path: Path, *, json: bool
 ) -> None:
-    missing = [name for name in study.methods if name not in [c.method for c in choices]]
+    from benchmark.plan.tune import reasons
+
+    missing = [name for name in study.families if name not in [c.method for c in choices]]
     if json:
         say_json(
             {
                 "file": str(path) if choices else None,
                 "rule": study.rule,
+                "statistics": study.statistics,
                 "trials": study.trials,
-                "methods": {c.method: dict(c.trial.values) for c in choices},
-                "chosen": {c.method: {"trial": c.trial.number, "scores": list(c.scores)} for c in choices},
+                "methods": {row: dict(values) for c in choices for row, values in c.values.items()},
+                "chosen": {c.method: reasons(c) for c in choices},
                 "failed": failed,
                 "missing": missing,
             }
@@ -116,13 +144,13 @@ def _report(
     for run_id, reason in failed.items():
         err.print(f"a trial failed and is left out: {run_id}: {reason}", markup=False, style="yellow")
     for c in choices:
-        values = "  ".join(f"{key}={value}" for key, value in c.trial.values.items())
-        best = c.scores[c.trial.number]
-        first = "failed" if c.scores[0] is None else f"{c.scores[0]:.4g}"
-        word = "defaults stay" if c.trial.number == 0 else f"trial {c.trial.number}"
-        out.print(f"{c.method:16s} {word:14s} {study.rule} {first} → {best:.4g}   {values}", markup=False)
+        word = "defaults stay" if c.kept else f"trial {c.number}"
+        by = "" if c.margin is None else f"{study.rule} {c.margin:+.3g} by trial {c.challenger}, spread {c.spread:.3g}"
+        for row, values in c.values.items():
+            shown = "  ".join(f"{key}={value}" for key, value in values.items())
+            out.print(f"{row:16s} {word:14s} {by}   {shown}", markup=False)
     for name in missing:
-        err.print(f"No trial of {name} came to its end; it is not in the file.", markup=False, style="red")
+        err.print(f"No trial of {name} has a score by {study.rule}; it is not in the file.", markup=False, style="red")
     if choices:
         out.print(
             f"Written to {path}. Use it: python -m benchmark run --suite {study.suite} --tuned {path}", markup=False

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmark.data.base import ImageSet, Preprocess, send
-from benchmark.networks import seed_of
+from benchmark.spec.seeds import seed_of
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch
 
 

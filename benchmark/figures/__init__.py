@@ -35,11 +35,11 @@ TAKES = {
     "tsne": ("target", "seed", "methods"),
     "similarity": ("target", "seed", "methods"),
     "uncertainty": ("target", "seed", "methods"),
-    "tnn": ("target", "methods"),
-    "curves": ("target", "methods"),
-    "cost": (),
-    "gains": (),
-    "critical-difference": (),
+    "tnn": ("target", "methods", "statistics"),
+    "curves": ("target", "methods", "statistics"),
+    "cost": ("statistics",),
+    "gains": ("statistics",),
+    "critical-difference": ("statistics",),
 }
 
 
@@ -48,7 +48,7 @@ def draw(kind: str, frame: pd.DataFrame, suite: str | Suite | None, **options: A
     if kind not in KINDS:
         raise unknown("kind of figure", kind, KINDS)
     options = {name: value for name, value in options.items() if value is not None}
-    for name in ("target", "seed", "methods"):
+    for name in ("target", "seed", "methods", "statistics"):
         if name in options and name not in TAKES[kind]:
             takers = [k for k, taken in TAKES.items() if name in taken]
             raise UserError(f"--{name} does not go with --kind {kind}: leave it out. It goes with {', '.join(takers)}")

@@ -11,13 +11,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import ScalarFormatter
 
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.style import WITH, WITHOUT, Drawing, colour, new
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
 
 
 def _band(axis: Axes, updates: np.ndarray, values: np.ndarray, label: str, shade: str, marker: str = "o") -> None:
@@ -46,12 +46,12 @@ def tnn(
     n = 0
     for entry, shade, marker in zip(rows, (WITHOUT, WITH), ("s", "o"), strict=True):
         found = runs.curves(entry, where)
-        updates, norms = runs.series(found, "probes.tnn_rotated")
+        updates, norms = runs.series(found, "probes.tnn_rotated", entry.statistics)
         if not norms.size:
             raise UserError(f"The runs of {entry.name} on {where} hold no probe of the tensor nuclear norm.")
         n = max(n, len(norms))
         _band(left, updates, norms, entry.label, shade, marker)
-        _band(right, *runs.series(found, "target"), entry.label, shade, marker)
+        _band(right, *runs.series(found, "target", entry.statistics), entry.label, shade, marker)
     classes, parts = len(selected.condition.suite.classes), len(selected.condition.targets)
     left.axhline(classes * sqrt(classes * parts), color="#999999", linestyle=":", label="lower bound C√(C·D)")
     left.set(xlabel="update", ylabel="tensor nuclear norm (rotated)")
@@ -65,7 +65,7 @@ def tnn(
 def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | None = None, **only: Any) -> Drawing:
     """Target accuracy over training: one panel a target, one line a method."""
     wanted = only.pop("target", None)
-    selected = runs.select(frame, suite, **only)
+    selected = runs.select(frame, suite, usual="target", **only)
     names = list(methods or [name for name, e in selected.rows.items() if len(e.done)])
     rows = [selected.row([name], f"the method {name}") for name in names]
     if not rows:
@@ -82,7 +82,7 @@ def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | 
         axis.set_visible(False)
     for axis, where in zip(axes.flat, targets, strict=False):
         for i, entry in enumerate(rows):
-            updates, values = runs.series(runs.curves(entry, where), "target")
+            updates, values = runs.series(runs.curves(entry, where), "target", entry.statistics)
             if values.size:
                 _band(axis, updates, values, entry.label, colour(i))
         axis.set_title(f"→ {selected.condition.label(where)}")

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures.style import Drawing, new
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
 
 
 def critical_difference(
@@ -24,8 +24,10 @@ def critical_difference(
     """
     names = sorted(frame["suite"].dropna().unique()) if suite is None else [suite]
     scores = []
+    at_test: dict[str, str] = {}
     for name in names:
         runs, condition = narrow(frame, name, selection=selection, **only)
+        at_test[condition.statistics] = condition.at_test
         for entry in s.rows_to_show(runs, condition):
             if entry.standard != "upper-bound":
                 found = entry.scores(condition.selection)
@@ -33,6 +35,11 @@ def critical_difference(
                 scores.append(found.assign(suite=condition.suite.name, label=label))
     if not scores:
         raise UserError("There are no finished runs to rank.")
+    if len(at_test) > 1:
+        raise UserError(
+            "Some suites were scored with batch-norm statistics of the target and some without, and ranks over both would "
+            "compare neither. Add --statistics running"
+        )
     result = stats.friedman(stats.blocks_by_methods(pd.concat(scores)))
     figure = new(6.0, 1.1 + 0.22 * len(result.methods))
     _draw(figure.subplots(), result)
@@ -43,7 +50,7 @@ def critical_difference(
         f"Friedman χ² = {result.statistic:.2f}, p = {result.p:.3g}, {result.blocks} blocks (a target of a suite, seeds averaged "
         f"first); critical difference {result.critical_difference:.2f} at 5 %. Targets of one suite share source images."
     )
-    return Drawing(figure, title, alt, words)
+    return Drawing(figure, title, alt, " ".join(filter(None, [words, *at_test.values()])))
 
 
 def groups(ranks: list[float], difference: float) -> list[tuple[int, int]]:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmark.artifacts import read as read_artifacts
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.rows import Entry, by_name, multi_source
 from benchmark.errors import UserError, unknown
 from benchmark.records import read_curve
+from benchmark.records.artifacts import read as read_artifacts
+from benchmark.records.selection import scores
 from benchmark.spec import Suite
-from benchmark.tables.ablation import by_name, multi_source
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.scores import Entry
 
 WITHOUT_T = ("tsvdnet:e", "source-only:bn", "source-only")
 WITH_T = ("tsvdnet", "tsvdnet:et")
@@ -45,9 +45,12 @@ class Selected:
         return " ".join(self.condition.sentences(rule=False))
 
 
-def select(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Selected:
-    """The rows that figures are drawn from; mixed conditions are refused as for tables."""
-    runs, condition = narrow(frame, suite, **only)
+def select(frame: pd.DataFrame, suite: str | Suite, usual: str = "running", **only: Any) -> Selected:
+    """The rows that figures are drawn from; mixed conditions are refused as for tables.
+
+    The paper's own figures, and the arrays that the loop stores for them, have the statistics that it leaves behind.
+    """
+    runs, condition = narrow(frame, suite, usual=usual, **only)
     if len(condition.splits) > 1 and only.get("split") is None:
         raise UserError(
             f"Suite {condition.suite.name} has runs on part and on all of the data. Add --split part or --split all"
@@ -119,16 +122,19 @@ def curves(entry: Entry, target: str) -> dict[int, list[dict[str, Any]]]:
     return {int(seed): read_curve(Path(str(path))) for seed, path in zip(done["seed"], done["path"], strict=True)}
 
 
-def series(found: dict[int, list[dict[str, Any]]], key: str) -> tuple[np.ndarray, np.ndarray]:
+def series(
+    found: dict[int, list[dict[str, Any]]], key: str, statistics: str = "running"
+) -> tuple[np.ndarray, np.ndarray]:
     """(P,) updates and (S, P) values of `target`, `source_val` or `probes.NAME` at the points that all seeds have."""
     head, _, rest = key.partition(".")
     rows = []
     updates: np.ndarray = np.zeros(0)
     for curve in found.values():
-        values = [(row.get(head) or {}).get(rest) if rest else row.get(head) for row in curve]
+        points = [scores(row, statistics) for row in curve]
+        values = [(point.get(head) or {}).get(rest) if rest else point.get(head) for point in points]
         if any(v is None for v in values) or not values:
             continue
         rows.append(np.asarray(values, dtype=float))
         updates = np.asarray([row["update"] for row in curve], dtype=float)
-    points = min((len(r) for r in rows), default=0)
-    return updates[:points], np.stack([r[:points] for r in rows]) if rows else np.zeros((0, 0))
+    shared = min((len(r) for r in rows), default=0)
+    return updates[:shared], np.stack([r[:shared] for r in rows]) if rows else np.zeros((0, 0))

@@ -20,13 +20,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from benchmark import records
-from benchmark.errors import UserError
-from benchmark.failure import reason_of, write_failure
+from benchmark import records, run
+from benchmark.errors import Interrupted, UserError
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
+from benchmark.machine import cores
+from benchmark.records.lease import LeaseLost, RunHeld
+from benchmark.run.failure import reason_of, write_failure
+from benchmark.run.speed import needs_compiler
 from benchmark.spec import RunSpec, TierSettings, resolve
-from benchmark.speed import needs_compiler
 
 SHARED = 4  # small runs on one GPU: each leaves most of it idle, waiting for Python
 SMALL = 32  # pixels: the digits' side
@@ -64,8 +66,6 @@ class _Worker:
 
 def default_workers(settings: TierSettings, threads: int, device: str) -> int:
     """Runs at the same time: the cores divided by the threads of a run; on a GPU a few small ones, or one that fills it."""
-    from benchmark.data.decoded import cores
-
     fit = max(1, cores() // threads)
     if device.startswith("cuda"):
         return min(fit, SHARED if settings.network.image_size <= SMALL else 1)
@@ -235,7 +235,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmark.run"])
+    context.set_forkserver_preload(["benchmark.run.start"])
     return context
 
 
@@ -246,8 +246,6 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    from benchmark.claim import ClaimLost, RunHeld
-    from benchmark.run import Interrupted, execute
 
     def beat(content: dict[str, Any]) -> None:
         try:
@@ -264,13 +262,13 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
             return
         try:
             spec = RunSpec.from_json(document)
-            execute(
+            run.execute(
                 spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat
             )
             answer = ("done", "")
         except Interrupted:
             answer = ("interrupted", "")
-        except (RunHeld, ClaimLost) as error:
+        except (RunHeld, LeaseLost) as error:
             answer = ("held", str(error))
         except BaseException as error:
             answer = ("failed", reason_of(error))

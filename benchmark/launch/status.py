@@ -3,7 +3,7 @@
 | state | what is there |
 |---|---|
 | done | record.json |
-| running | a claim whose owner lives (its process, or a fresh heartbeat from another host) |
+| running | a lease whose owner lives (its process, or a fresh heartbeat from another host) |
 | queued | a task of SLURM's queue that has the run |
 | failed | failure.json, or a task that was killed before it could write one |
 | interrupted | a beginning, and nobody at it |
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.claim import is_stale, number, same_machine, server_time, whole_number
 from benchmark.files import read_object
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
+from benchmark.records.lease import is_stale, number, same_machine, server_time, whole_number
 
 STOPPED = "3:0"  # a task that saved its runs and could not go back to the queue (worker.EXIT_CODES)
 STATES = ("done", "running", "queued", "failed", "interrupted", "absent")
@@ -91,8 +91,8 @@ class _Look:
         spec = self._spec(run, folder, submission)
         beat = _document(folder, "heartbeat.json")
         done = _holds(folder, "record.json")
-        claim = {} if done else _document(folder, "claim.json")
-        state, reason = ("done", "") if done else self._judge(folder, submission, job, claim, beat)
+        lease = {} if done else _document(folder, "lease.json")
+        state, reason = ("done", "") if done else self._judge(folder, submission, job, lease, beat)
         task = (self.queue or {}).get(job)
         total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
         left = None
@@ -109,8 +109,8 @@ class _Look:
             update=update,
             total=total,
             seconds_left=left,
-            node=str(claim.get("node") or beat.get("node") or (task.node if task else "")),
-            restarts=max(whole_number(claim.get("restarts")), whole_number(beat.get("restarts"))),
+            node=str(lease.get("node") or beat.get("node") or (task.node if task else "")),
+            restarts=max(whole_number(lease.get("restarts")), whole_number(beat.get("restarts"))),
             job=job,
             reason=reason,
             path=folder or "",
@@ -124,12 +124,12 @@ class _Look:
         folder: str | None,
         submission: Submission | None,
         job: str,
-        claim: dict[str, Any],
+        lease: dict[str, Any],
         beat: dict[str, Any],
     ) -> tuple[str, str]:
         """(state, reason) of a run that is not done, by the table at the top of this file."""
         task = (self.queue or {}).get(job)
-        if folder is not None and claim and self._alive(claim, Path(folder, "claim.json"), task):
+        if folder is not None and lease and self._alive(lease, Path(folder, "lease.json"), task):
             return "running", ""
         failure = _document(folder, "failure.json")
         if task is not None and number(failure.get("time")) < (submission.time if submission else 0):
@@ -137,11 +137,11 @@ class _Look:
             return "queued", f"job {job}: {waits}"
         if failure:
             return "failed", str(failure.get("reason") or "no reason was written down")
-        if submission is not None and job in self.ended and (claim or beat):
+        if submission is not None and job in self.ended and (lease or beat):
             return self._without_a_word(submission, job, beat)
-        if submission is not None and self.queue is None and not (claim or beat):
+        if submission is not None and self.queue is None and not (lease or beat):
             return "queued", f"job {job}: the queue does not answer"
-        if claim or beat or _holds(folder, "spec.json"):
+        if lease or beat or _holds(folder, "spec.json"):
             return "interrupted", f"job {job} ended" if submission and self.queue is not None else ""
         return "absent", f"job {job} ended before this run began" if submission and self.queue is not None else ""
 
@@ -158,13 +158,13 @@ class _Look:
             return "failed", f"killed: SLURM says {end.state} {end.exit_code} for job {job}"
         return "interrupted", f"SLURM says {end.state} for job {job}"
 
-    def _alive(self, claim: dict[str, Any], path: Path, task: slurm.Task | None) -> bool:
-        """Whether the owner of a claim is at work. Another host's owner is known by the age of the file alone."""
-        if not is_stale(claim, path, self.now):
+    def _alive(self, lease: dict[str, Any], path: Path, task: slurm.Task | None) -> bool:
+        """Whether the owner of a lease is at work. Another host's owner is known by the age of the file alone."""
+        if not is_stale(lease, path, self.now):
             return True
         # a file server may be slow to show the owner's touch: the queue vouches for it
-        vouched = task is not None and task.state == "RUNNING" and claim.get("job") == task.job
-        return vouched and not same_machine(claim)
+        vouched = task is not None and task.state == "RUNNING" and lease.get("job") == task.job
+        return vouched and not same_machine(lease)
 
 
 def _run_directories(results: Path) -> Iterator[os.DirEntry[str]]:

@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import benchmark
-from benchmark.claim import ClaimLost, RunHeld, restart_count, scheduler_job, whole_number
+from benchmark import run
 from benchmark.errors import Interrupted, RunFailed
-from benchmark.failure import reason_of, write_failure
 from benchmark.files import read_object, write_json
 from benchmark.launch import queue
+from benchmark.records.lease import LeaseLost, RunHeld, restart_count, scheduler_job, whole_number
+from benchmark.run.failure import reason_of, write_failure
+from benchmark.spec import RunSpec
 
 DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
 EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED, 6: LOST}
@@ -78,7 +80,7 @@ class Pack:
         _clear_leftovers()
         if not self.allow_changed_code and self._refuse_changed_code():
             return dict.fromkeys((entry.run_id for entry in self.runs), FAILED)
-        import benchmark.run  # noqa: F401  once, for all the processes below
+        _ = run.execute  # brings torch: once, for all the processes below
 
         limit = _memory_limit_mb()
         outcome: dict[str, str] = {}
@@ -88,7 +90,7 @@ class Pack:
                     continue
                 outcome[entry.run_id] = self._run(entry, stop, limit)
                 if outcome[entry.run_id] == LOST:  # SLURM started this task a second time: all its runs are the other's
-                    _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer claim; this copy ends")
+                    _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer lease; this copy ends")
                     _leave(LOST)
         if stop():
             self._back_to_the_queue()
@@ -147,8 +149,6 @@ class Pack:
         return outcome
 
     def _child(self, entry: Entry, stop: Stop) -> str:
-        from benchmark.run import execute
-        from benchmark.spec import RunSpec
 
         before = _attempts(Path(self.results) / entry.directory)
         try:
@@ -156,7 +156,9 @@ class Pack:
             if spec.run_id != entry.run_id and not self.allow_changed_code:
                 raise RunFailed("a file this run is made of (method, suite) changed after the submission")
             started = time.monotonic()
-            execute(spec, results=self.results, data_root=self.data_root, device=_device(self.gpu), should_stop=stop)
+            run.execute(
+                spec, results=self.results, data_root=self.data_root, device=_device(self.gpu), should_stop=stop
+            )
             _say(f"{MARK} {entry.run_id} took {time.monotonic() - started:.2f} s by itself")
             return DONE
         except Interrupted:
@@ -164,7 +166,7 @@ class Pack:
         except RunHeld as error:
             _say(str(error))
             return HELD
-        except ClaimLost:
+        except LeaseLost:
             return LOST
         except BaseException as error:  # nothing may climb out of this process into the parent's code above the fork
             traceback.print_exc()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from benchmark.tables.scores import BLOCKS
-from benchmark.tables.table import Row, Table, number
+from benchmark.analysis.rows import BLOCKS
+from benchmark.analysis.table import Row, Table, number
 
 # The states of a run in the order in which people ask for them, with the class that colours each.
 SHADES = [BLOCKS[standard] for standard in ("single-best", "combined", "multi-source", "upper-bound")]

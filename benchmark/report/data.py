@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.notes import shortened
 from benchmark.files import read_json
-from benchmark.records import read_curve
-from benchmark.tables.scores import shortened
+from benchmark.records import ACCURACIES, read_curve
+from benchmark.records.selection import STATISTICS, scores
 
 # Columns of a run in the page's table, in the order of its rows; the text ones are stored by index into `names`.
 TEXT = (
@@ -30,10 +31,8 @@ TEXT = (
 )
 NUMBERS = (
     "seed",
-    "last",
-    "source_val",
-    "unsup",
-    "oracle",
+    *ACCURACIES,
+    "target_share",
     "seconds",
     "cpu_seconds",
     "images_per_s",
@@ -66,7 +65,8 @@ def run_data(frame: pd.DataFrame) -> dict[str, Any]:
     columns = [frame[key].tolist() for key in ("run_id", *TEXT, *NUMBERS)]
     for row in zip(*columns, strict=True):
         text = [names[key].index(_text(value)) for key, value in zip(TEXT, row[1 : 1 + len(TEXT)], strict=True)]
-        runs.append([row[0], *text, *(_number(value) for value in row[1 + len(TEXT) :])])
+        numbers = zip(NUMBERS, row[1 + len(TEXT) :], strict=True)
+        runs.append([row[0], *text, *(_number(value, 3 if key == "target_share" else 2) for key, value in numbers)])
     for path, reason, overrides in zip(frame["path"], frame["reason"], frame["overrides"], strict=True):
         details.append(_detail(Path(str(path)), _text(reason), _text(overrides), shared))
     return {
@@ -97,7 +97,10 @@ def _detail(directory: Path, reason: str, overrides: str, shared: Pool) -> dict[
     moving = ("started", "finished", "restarts", "slurm_job")
     found["origin"] = shared.index({k: v for k, v in origin.items() if k not in moving})
     found["times"] = [origin.get("started"), origin.get("finished")]
-    found["per_class"] = [_number(v, 1) for v in document.get("per_class") or []]
+    found["per_class"] = {
+        statistics: [_number(v, 1) for v in scores(document, statistics).get("per_class") or []]
+        for statistics in _scored([document])
+    }
     for key in ("diagnostics", "probes", "pseudo", "selected"):
         found[key] = _plain(document.get(key) or {})
     if document.get("warnings"):
@@ -106,16 +109,21 @@ def _detail(directory: Path, reason: str, overrides: str, shared: Pool) -> dict[
 
 
 def _curve(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Columns of the curve: updates, target and source accuracy, losses by name."""
+    """Columns of the curve: updates, target accuracy by statistics at test, source accuracy, losses by name."""
     if not rows:
         return {}
     losses = sorted({name for row in rows for name in row.get("losses") or {}})
     return {
         "update": [row.get("update") for row in rows],
-        "target": [_number(row.get("target")) for row in rows],
+        "target": {s: [_number(scores(row, s)["target"]) for row in rows] for s in _scored(rows)},
         "source_val": [_number(row.get("source_val")) for row in rows],
         "losses": {name: [_number((row.get("losses") or {}).get(name), 4) for row in rows] for name in losses},
     }
+
+
+def _scored(documents: list[dict[str, Any]]) -> list[str]:
+    """The statistics at test that a record, or all points of a curve, have; protocol 1 had the loop's alone."""
+    return [s for s in STATISTICS if all(scores(document, s) for document in documents)]
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,8 @@ const value = (i, column) => {
 };
 const escapeText = (text) => String(text ?? "").replace(/[&<>"']/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" })[c]);
 const rowName = (i) => value(i, "method") + (value(i, "preset") ? ":" + value(i, "preset") : "");
+// Tables show the target's batch-norm statistics where a run was scored with them: so do the curves behind their cells.
+const shownCurve = (c) => c.target.target ?? c.target.running;
 const percent = (x) => (x === null || x === undefined ? "–" : x.toFixed(2));
 
 // -- theme -------------------------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ function lines(series, { width = 340, height = 190, label = "", unit = "" } = {}
 
 function meanCurve(curves) {
   const n = Math.min(...curves.map((c) => c.update.length));
-  const y = Array.from({ length: n }, (_, k) => curves.reduce((sum, c) => sum + c.target[k], 0) / curves.length);
+  const y = Array.from({ length: n }, (_, k) => curves.reduce((sum, c) => sum + shownCurve(c)[k], 0) / curves.length);
   return { x: curves[0].update.slice(0, n), y };
 }
 
@@ -111,11 +113,11 @@ function showTip(cell) {
   const found = runsOf(cell);
   const curves = found.map((i) => data.details[i].curve).filter((c) => c.update);
   if (!curves.length) return;
-  const series = curves.slice(0, 40).map((c) => ({ x: c.update, y: c.target, shade: "b3", faint: true }));
+  const series = curves.slice(0, 40).map((c) => ({ x: c.update, y: shownCurve(c), shade: "b3", faint: true }));
   series.push({ ...meanCurve(curves), shade: "b2", mean: true });
   const first = found[0];
   tip.innerHTML = `<p><strong>${escapeText(rowName(first))}</strong> → ${escapeText(value(first, "target"))}, ${found.length} run${found.length > 1 ? "s" : ""}${cell.title ? ", " + escapeText(cell.title) : ""}</p>` +
-    lines(series, { label: "Target accuracy during training" }) + "<p>Target accuracy in %: each seed thin, mean thick. Enter or click: the runs.</p>";
+    lines(series, { label: "Target accuracy during training" }) + `<p>Target accuracy in %${curves[0].target.target ? ", batch-norm statistics of the target" : ""}: each seed thin, mean thick. Enter or click: the runs.</p>`;
   tip.hidden = false;
   const box = cell.getBoundingClientRect(), size = tip.getBoundingClientRect();
   tip.style.left = Math.max(8, Math.min(box.left, innerWidth - size.width - 8)) + "px";
@@ -153,6 +155,15 @@ const pairs = (title, object) => {
   const show = (v) => (typeof v === "object" ? JSON.stringify(v) : v);
   return `<section><h3>${title}</h3><table class="pairs"><tbody>${rows.map(([k, v]) => `<tr><th scope="row">${escapeText(k)}</th><td>${escapeText(show(v))}</td></tr>`).join("")}</tbody></table></section>`;
 };
+const rules = ["last", "source_val", "unsup", "snd", "bnm", "dev", "oracle"];
+function byRule(i) { // under the statistics that the loop leaves behind, and under the target's where the run has them
+  const twice = value(i, "target_last") !== null;
+  const row = (rule) => `<tr><th scope="row">${rule.replace("_", "-")}</th><td>${percent(value(i, rule))}</td>${twice ? `<td>${percent(value(i, "target_" + rule))}</td>` : ""}</tr>`;
+  const head = twice ? '<thead><tr><th scope="col">Batch-norm statistics</th><th scope="col">running</th><th scope="col">target</th></tr></thead>' : "";
+  const share = value(i, "target_share") === null ? "" : `<p>The target’s share in the running statistics: ${value(i, "target_share")}.</p>`;
+  const known = rules.filter((rule) => value(i, rule) !== null || rule === "last");
+  return `<section><h3>Result by selection rule</h3><table class="pairs">${head}<tbody>${known.map(row).join("")}</tbody></table>${share}</section>`;
+}
 function openRun(list, k) {
   const i = list[k];
   if (i === undefined) return;
@@ -161,18 +172,20 @@ function openRun(list, k) {
   const steps = dialog.querySelector(".run-steps");
   steps.innerHTML = list.length > 1 ? `<button type="button" data-step="-1" ${k ? "" : "disabled"}>‹</button> run ${k + 1} of ${list.length} <button type="button" data-step="1" ${k < list.length - 1 ? "" : "disabled"}>›</button>` : "";
   steps.querySelectorAll("button").forEach((b) => b.addEventListener("click", () => openRun(list, k + Number(b.dataset.step))));
-  const curve = d.curve.update ? lines([{ x: d.curve.update, y: d.curve.target, shade: "b2", mean: true, name: "target" }, { x: d.curve.update, y: d.curve.source_val, shade: "b0", name: "held-out sources" }],
+  const accuracies = d.curve.update ? [{ y: d.curve.target.running, shade: "b2", mean: true, name: "target" }, { y: d.curve.target.target ?? [], shade: "b1", mean: true, name: "target, own statistics" }, { y: d.curve.source_val, shade: "b0", name: "held-out sources" }] : [];
+  const curve = d.curve.update ? lines(accuracies.filter((s) => s.y.length).map((s) => ({ ...s, x: d.curve.update })),
     { width: 520, height: 240, label: "Accuracy during training" }) : "<p>No curve.</p>";
   const losses = Object.entries(d.curve.losses || {}).slice(0, 4).map(([name, y], n) => ({ x: d.curve.update, y, name, shade: "b" + (n % 4) }));
   const classes = shared("classes") || [];
-  const bars = (d.per_class || []).slice(0, 40).map((v, c) => `<div><span>${escapeText(classes[c] ?? c)}</span><span class="bar" style="width:${v ?? 0}%"></span><span>${v ?? "–"}</span></div>`).join("");
+  const classesOf = d.per_class?.target ? "target" : "running";
+  const bars = (d.per_class?.[classesOf] || []).slice(0, 40).map((v, c) => `<div><span>${escapeText(classes[c] ?? c)}</span><span class="bar" style="width:${v ?? 0}%"></span><span>${v ?? "–"}</span></div>`).join("");
   document.getElementById("run-body").innerHTML =
     (d.reason ? `<p class="chip bad" style="white-space:normal">${escapeText(d.reason)}</p>` : "") +
     (shared("warnings") || []).map((w) => `<p><span class="chip idle" style="white-space:normal">${escapeText(w)}</span></p>`).join("") +
     `<div class="columns"><section><h3>Accuracy in %</h3>${curve}</section>${losses.length ? `<section><h3>Losses</h3>${lines(losses, { width: 520, height: 240, label: "Losses during training" })}</section>` : ""}</div><div class="columns">` +
-    pairs("Result by selection rule", { last: percent(value(i, "last")), "source-val": percent(value(i, "source_val")), unsup: percent(value(i, "unsup")), oracle: percent(value(i, "oracle")) }) +
+    byRule(i) +
     pairs("Run", { "run id": value(i, "run_id"), suite: value(i, "suite"), tier: value(i, "tier"), standard: value(i, "standard"), sources: value(i, "sources"), split: value(i, "split"), status: value(i, "status"), data: value(i, "data_fingerprint") }) +
-    (bars ? `<section class="bars"><h3>By class, %</h3>${bars}</section>` : "") +
+    (bars ? `<section class="bars"><h3>By class, %${classesOf === "target" ? ", target’s statistics" : ""}</h3>${bars}</section>` : "") +
     pairs("Cost", { seconds: value(i, "seconds"), "CPU seconds": value(i, "cpu_seconds"), "images/s": value(i, "images_per_s"), passes: value(i, "passes"), "peak MB": value(i, "peak_memory_mb") }) +
     pairs("Diagnostics", d.diagnostics) + pairs("Probes", d.probes) + pairs("Pseudo labels", d.pseudo) + pairs("Changed by hand", shared("overrides")) +
     pairs("Hyper-parameters", shared("hparams")) + pairs("Settings", shared("settings")) + pairs("Provenance", { ...shared("origin"), started: d.times?.[0], finished: d.times?.[1] }) + "</div>";
@@ -187,8 +200,8 @@ dialog.addEventListener("close", () => history.replaceState(null, "", "#runs"));
 
 // -- the list of runs ------------------------------------------------------------------------------------------------
 const PAGE = 50;
-const shown = [["run_id", "Run"], ["suite", "Suite"], ["tier", "Tier"], ["row", "Method"], ["standard", "Standard"], ["target", "Target"], ["split", "Split"], ["seed", "Seed"], ["status", "Status"], ["last", "Last"], ["oracle", "Oracle"], ["seconds", "Seconds"]];
-const numeric = new Set(["seed", "last", "oracle", "seconds"]);
+const shown = [["run_id", "Run"], ["suite", "Suite"], ["tier", "Tier"], ["row", "Method"], ["standard", "Standard"], ["target", "Target"], ["split", "Split"], ["seed", "Seed"], ["status", "Status"], ["last", "Last"], ["target_last", "Last, target’s statistics"], ["oracle", "Oracle"], ["seconds", "Seconds"]];
+const numeric = new Set(["seed", "last", "target_last", "oracle", "seconds"]);
 const get = (i, key) => (key === "row" ? rowName(i) : value(i, key));
 const state = { page: 0, key: "", up: false, filters: {}, words: [] };
 const form = document.getElementById("filters");

@@ -6,19 +6,21 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import reported as printed
-from benchmark import stats
+from benchmark.analysis import rows as s
+from benchmark.analysis import stats
+from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.table import Cell, Column, Row, Table, words
+from benchmark.analysis.verdict import cell_verdict
 from benchmark.errors import UserError
-from benchmark.paper_claims import cell_verdict, margin
+from benchmark.paper import printed
+from benchmark.paper.claims import margin
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import Condition, narrow
-from benchmark.tables.table import Cell, Column, Row, Table, words
 
 
 def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
     """One row for each printed cell that one of our rows can be held against: measured, reported, ours − reported."""
-    runs, condition = narrow(frame, suite, selection=selection, **only)
+    # the printed numbers were scored with what the loops leave behind
+    runs, condition = narrow(frame, suite, selection=selection, usual="running", **only)
     numbers = printed.accuracies(condition.suite.reported or condition.suite.name)
     numbers = numbers[numbers["kind"] != "gain"]
     if numbers.empty:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from benchmark.tables.table import Cell, Column, Row, Table, cell_text, number
+from benchmark.analysis.table import Cell, Column, Row, Table, cell_text, number
 
 STYLE = """
 :root { color-scheme: light dark; }

@@ -7,9 +7,10 @@ that is too wide goes on in a further panel below, one that is too long in a fur
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 
-from benchmark.tables.table import Cell, Column, Row, Table, cell_text, number
+from benchmark.analysis.table import Cell, Column, Row, Table, cell_text, number
 
 _GREEK = """
 alpha beta gamma delta epsilon zeta eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega
@@ -72,9 +73,12 @@ _SPECIAL = {
 
 def escape(text: str) -> str:
     """Any text as pdfLaTeX shows it; a character that its fonts lack is named by its code point."""
-    return "".join(
-        _SPECIAL.get(ch) or (ch if ch.isprintable() and ord(ch) < 0x180 else f"U+{ord(ch):04X}") for ch in text
-    )
+    words = re.split("(?<=-)(?=-)", text)  # the two hyphens of an option would become a dash
+    return "{}".join("".join(map(_character, word)) for word in words)
+
+
+def _character(ch: str) -> str:
+    return _SPECIAL.get(ch) or (ch if ch.isprintable() and ord(ch) < 0x180 else f"U+{ord(ch):04X}")
 
 
 TEXT_WIDTH = 460.0  # points: a two-column article's, with a little air

@@ -6,7 +6,7 @@ import re
 
 from tabulate import tabulate
 
-from benchmark.tables.table import Cell, Column, Table, cell_text
+from benchmark.analysis.table import Cell, Column, Table, cell_text
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&$])")
 

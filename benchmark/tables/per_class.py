@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmark.analysis import rows as s
+from benchmark.analysis.condition import narrow
+from benchmark.analysis.table import Cell, Column, Table, mark_best, words
 from benchmark.errors import UserError
 from benchmark.files import read_json
-from benchmark.selection import normalise
+from benchmark.records.selection import normalise, scores
 from benchmark.spec import Suite
-from benchmark.tables import scores as s
-from benchmark.tables.condition import narrow
-from benchmark.tables.table import Cell, Column, Table, mark_best, words
 
 MANY = 12  # more classes than this do not fit a page: the lowest ones are shown
 
@@ -62,7 +62,7 @@ def _class_means(entry: s.Entry) -> np.ndarray | None:
     by_target: dict[str, list[np.ndarray]] = {}
     for target, path in zip(entry.done["target"], entry.done["path"], strict=True):
         document = read_json(Path(str(path)) / "record.json")
-        values = document.get("per_class") if isinstance(document, dict) else None
+        values = scores(document, entry.statistics).get("per_class") if isinstance(document, dict) else None
         if isinstance(values, list) and values:
             numbers = np.array([np.nan if v is None else v for v in values], dtype=float)
             by_target.setdefault(str(target), []).append(numbers)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table as Grid
 
-from benchmark.tables.table import Cell, Column, Row, Table, cell_text
+from benchmark.analysis.table import Cell, Column, Row, Table, cell_text
 
 
 def csv_text(table: Table) -> str:

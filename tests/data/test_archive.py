@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.data.archive import Limits, unpack, verify
+from benchmark.data.get.archive import Limits, unpack, verify
 from benchmark.errors import UserError
 
 GOOD = {"PACS/photo/dog/1.jpg": b"one", "PACS/photo/cat/2.jpg": b"two" * 100}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmark.data import digits
-from benchmark.data.check import DOMAINNET, PACS, check
+from benchmark.data.get.check import DOMAINNET, PACS, check
 from benchmark.spec import load_suite
 
 DIGITS_SUITE, PACS_SUITE, DOMAINNET_SUITE = load_suite("digits"), load_suite("pacs"), load_suite("domainnet")

@@ -9,7 +9,8 @@ import pytest
 
 from benchmark.__main__ import main
 from benchmark.cli import data as verbs
-from benchmark.data import digits, sources
+from benchmark.data import digits
+from benchmark.data.get import sources
 
 
 def ask(capsys, *arguments: str) -> tuple[int, str, str]:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.data import embedded, fingerprint, load
+from benchmark.data import fingerprint, load
 from benchmark.data.base import Dataset
+from benchmark.data.made import embedded
 from benchmark.spec import load_suite
 
 SUITE = load_suite("digits")

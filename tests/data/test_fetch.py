@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.data.download import Patience
-from benchmark.data.fetch import fetch, fetch_all
-from benchmark.data.sources import FILE, Source, downloads, manual, sources
+from benchmark.data.get.download import Patience
+from benchmark.data.get.fetch import fetch, fetch_all
+from benchmark.data.get.sources import FILE, Source, downloads, manual, sources
 from benchmark.errors import UserError
 
 CONTENT = os.urandom(300_000)

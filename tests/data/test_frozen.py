@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from benchmark import data, networks
+from benchmark import data
 from benchmark.data import frozen
 from benchmark.errors import UserError
+from benchmark.run import networks
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.spec import load_suite
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
 
 SUITE = load_suite("pacs-frozen")
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmark.data import fingerprint, load, pictures, styles, things
+from benchmark.data import fingerprint, load
 from benchmark.data.folders import load_tree
+from benchmark.data.made import pictures, styles, things
 from benchmark.errors import UserError
 from benchmark.spec import load_suite, override_settings
 

@@ -17,9 +17,10 @@ from PIL import Image
 from scipy.io import savemat
 
 from benchmark import data
-from benchmark.data import digits, importers
-from benchmark.data.prepare import prepare
-from benchmark.data.sources import downloads
+from benchmark.data import digits
+from benchmark.data.get import importers
+from benchmark.data.get.prepare import prepare
+from benchmark.data.get.sources import downloads
 from benchmark.errors import UserError
 from benchmark.spec import load_suite
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.data import fonts, typeset
-from benchmark.data.typeset import STREET, TYPE, render
+from benchmark.data.made import fonts, typeset
+from benchmark.data.made.typeset import STREET, TYPE, render
 from benchmark.errors import UserError
 
 

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.networks import BatchNorm1d, BatchNorm2d, Extractor, seed_of
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.networks import BatchNorm1d, BatchNorm2d, Extractor
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.spec.seeds import seed_of
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams, load_method
 
 TRAIN, TEST, BATCH, UPDATES = 600, 500, 32, 250
@@ -53,7 +54,7 @@ class Whole(FullPass):
 def accuracy(method: str, preset: str, standard: str, problem: Problem, seed: int, **changes: Any) -> float:
     """Train `method` for 250 updates and return its accuracy on the target's test images, in percent.
 
-    Hyper-parameters are each method's own defaults: what suites set is fitted to their networks, not to these.
+    Hyper-parameters are each method's own defaults with `changes`: what suites set is fitted to their networks.
     """
     cls = load_method(method)
     hparams = build_hparams(cls, cls.presets[preset] if preset else {}, changes)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmark.networks import BatchNorm1d, Extractor
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.networks import BatchNorm1d, Extractor
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import FullPass, LabeledBatch, Method, UnlabeledBatch, Views, build_hparams, load_method
 
 INPUTS, CLASSES, FEATURES = 5, 4, 6

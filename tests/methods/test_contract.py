@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmark.__main__ import main
-from benchmark.run import divide, execute
+from benchmark.run import execute
+from benchmark.run.stages import divide
 from benchmark.spec import RunSpec
 from methods.contract import BUILT_IN, FullPass, LabeledBatch, Method, UnlabeledBatch, Views, build_hparams, load_method
 from tests.methods.small import batches, task

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from benchmark.run.task import make_task
 from benchmark.spec import resolve
-from benchmark.task import make_task
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams
 from methods.errors import MethodError
 from methods.mdda import MDDA, combination_weights, gradient_penalty

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision import transforms
 
-from benchmark.networks import NormPoolReLU
+from benchmark.run.networks import NormPoolReLU
 
 
 def load_one_by_one(images: np.ndarray, index: Tensor, size: int = 32) -> Tensor:

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from benchmark import data, plan, records, tables
-from benchmark.claim import Claim
-from benchmark.run import Run
+from benchmark.data.base import Dataset
+from benchmark.records.lease import Lease
+from benchmark.run.loop import Run
+from benchmark.run.speed import keep_freed_memory
 from benchmark.spec import RunSpec, load_suite, resolve
-from benchmark.speed import keep_freed_memory
 from methods.contract import BUILT_IN, Views
 from tests.perf.pairs import PAIRS, holds, ratio
 from tests.synthetic import write_study
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.perf
 
 
 @lru_cache(maxsize=1)
-def dataset() -> data.Dataset:
+def dataset() -> Dataset:
     keep_freed_memory("conv3fc2")
     return data.load(load_suite("digits"), "mini", "part")
 
@@ -31,7 +32,7 @@ def dataset() -> data.Dataset:
 def at_last_stage(method: str, folder: Path) -> Run:
     """A run of the mini digits in the method's last stage, one update after entering each."""
     spec = RunSpec("digits", "mini", method, target="mm")
-    run = Run(resolve(spec), dataset(), folder, Claim(folder), device="cpu", data_root=None)
+    run = Run(resolve(spec), dataset(), folder, Lease(folder), device="cpu", data_root=None)
     run.method.train()
     for stage in run.stages:
         passes = [s.full_pass(run.handed_out) for s in run.sources]

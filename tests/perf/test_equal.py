@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.perf.pairs import holds
-from tests.test_speed_equal import after_steps, first_gradients, relative
+from tests.run.test_speed_equal import after_steps, first_gradients, relative
 
 pytestmark = pytest.mark.perf
 

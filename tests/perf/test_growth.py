@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.speed import keep_freed_memory
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.speed import keep_freed_memory
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams
 from tests.perf.pairs import PAIRS, holds, ratio
 from tsvdnet.auxiliary import proximal

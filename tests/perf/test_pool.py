@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from benchmark import data
-from benchmark.claim import Claim
-from benchmark.run import Run
+from benchmark.records.lease import Lease
+from benchmark.run.loop import Run
+from benchmark.run.speed import keep_freed_memory
 from benchmark.spec import RunSpec, load_suite, resolve
-from benchmark.speed import keep_freed_memory
 from tests.perf.pairs import ask, holds, process, ratio
 
 pytestmark = pytest.mark.perf
@@ -27,7 +27,7 @@ def mini_run(threads: int) -> Callable[[int], None]:
     spec = RunSpec("digits", "mini", "tsvdnet", target="mm", threads=threads)
     folder = Path(tempfile.mkdtemp())
     dataset = data.load(load_suite("digits"), "mini", "part")
-    run = Run(resolve(spec), dataset, folder, Claim(folder), device="cpu", data_root=None)
+    run = Run(resolve(spec), dataset, folder, Lease(folder), device="cpu", data_root=None)
     run.method.train()
 
     def steps(n: int) -> None:

@@ -18,13 +18,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.claim import Claim
 from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
 from benchmark.data.batches import batch_index, hold_out
-from benchmark.run import CHECKPOINT_SECONDS, Run
+from benchmark.records.lease import Lease
+from benchmark.run.loop import Run
+from benchmark.run.speed import keep_freed_memory
+from benchmark.run.stages import Stage
+from benchmark.run.start import CHECKPOINT_SECONDS
 from benchmark.spec import RunSpec, resolve
-from benchmark.speed import keep_freed_memory
-from benchmark.stages import Stage
 from tests.perf.pairs import ask, holds, process, ratio
 from tests.perf.reference import ReferenceTSVDNet, load_one_by_one
 
@@ -59,7 +60,7 @@ def make_run(dataset: Dataset, method: str, folder: Path, **overrides: object) -
     spec = RunSpec(
         "digits", "paper", name, preset, target="mm", data="f" * 64, overrides=tuple(values.items()), threads=2
     )
-    run = Run(resolve(spec), dataset, folder, Claim(folder), device="cpu", data_root=None)
+    run = Run(resolve(spec), dataset, folder, Lease(folder), device="cpu", data_root=None)
     run.method.train()
     return run
 
@@ -165,7 +166,7 @@ def test_the_whole_run_costs_little_beside_the_bare_step(dataset: Dataset, tmp_p
     """The loop with batches, meter, heartbeats, measured update by update; evaluation points and checkpoints, which come
     at long intervals, measured apart and added in the proportion of the paper tier's run."""
     run = make_run(dataset, "source-only", tmp_path)
-    run.claim.acquire()
+    run.lease.acquire()
     run.should_stop, run.watch, run.checkpoint_seconds = (lambda: False), (lambda beat: None), math.inf
     speed, bare, ours = ratio(bare_step(run, 4), lambda: run.train(Stage("train", -1, run.update + 1)), pairs=9)
     evaluation, save = (

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.networks import BatchNorm1d, Extractor, NormPoolReLU
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.networks import BatchNorm1d, Extractor, NormPoolReLU
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import FullPass, LabeledBatch, Method, UnlabeledBatch, build_hparams, load_method
 
 TOLERANCE = 1e-9  # largest difference in any number; rounding alone leaves 1e-16 to 1e-11 (Adam divides by ‖g‖ + 1e-8)

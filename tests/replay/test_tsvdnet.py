@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams
 from tests.replay.released_tsvdnet import SGD, Adam, Released, network
 from tsvdnet.method import TSVDNet

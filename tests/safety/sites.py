@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("benchmark", "methods", "tsvdnet")
-MAKERS = {"UserError", "MethodError", "RunFailed", "RunHeld", "ClaimLost", "unknown"}
+MAKERS = {"UserError", "MethodError", "RunFailed", "RunHeld", "LeaseLost", "unknown"}
 VARIABLE = "BENCHMARK_ERROR_SITES"  # folder in which each test process notes what it met
 
 # Met where `make test` does not look: the reason stands beside each.
@@ -63,12 +63,12 @@ def _words(call: ast.Call) -> str:
 
 def watch() -> None:
     """From now on, note every place of the packages on the stack of a public error."""
-    from benchmark.claim import ClaimLost, RunHeld
     from benchmark.errors import RunFailed, UserError
+    from benchmark.records.lease import LeaseLost, RunHeld
     from methods.contract import MethodError
 
     met: set[tuple[str, int]] = set()
-    for kind in (UserError, MethodError, RunFailed, RunHeld, ClaimLost):
+    for kind in (UserError, MethodError, RunFailed, RunHeld, LeaseLost):
         _watch(kind, met)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from benchmark import records
 from benchmark.__main__ import main
-from benchmark.audit import Audit, audit, repair
+from benchmark.records.audit import Audit, audit, repair
 from benchmark.run import execute
 from tests.safety.small import Small, bits, wait
 from tests.tiny import tiny
@@ -114,7 +114,7 @@ def test_mixed_revisions_protocols_images_and_dirty_trees_are_told(copy: Path) -
         d["data"]["fingerprint"] = "f" * 16
         d["provenance"].update(commit="other", dirty=True)
 
-    from benchmark.audit import _mixed
+    from benchmark.records.audit import _mixed
 
     sound = [r for r in map(records.read, sorted(copy.glob("*/*/*"))) if r is not None]
     change(sound[0].path / "record.json", other, seal=True)
@@ -155,7 +155,7 @@ def test_repair_removes_what_the_dead_left_and_nothing_else(
         os.utime(run / name, (1.0, 1.0))
     (run / ".curve.jsonl.new.tmp").write_bytes(b"somebody writes this now")
     result = repair(audit(tmp_path / "runs"))
-    assert {(f.kind, f.repaired) for f in result.findings} == {("claim", True), ("temporary", True)}
+    assert {(f.kind, f.repaired) for f in result.findings} == {("lease", True), ("temporary", True)}
     left = sorted(p.name for p in run.iterdir())
     assert left == [".curve.jsonl.new.tmp", "checkpoint.pt", "curve.jsonl", "spec.json"]
     assert bits(small.execute(spec, tmp_path / "runs")) == bits(whole)
@@ -182,14 +182,14 @@ def test_repair_quarantines_a_damaged_record_whole_and_the_run_can_be_made_again
 
 
 def test_repair_leaves_a_run_alone_that_somebody_is_at(small: Small, tmp_path: Path) -> None:
-    from benchmark.claim import Claim
+    from benchmark.records.lease import Lease
 
     record = small.execute(small.spec(), tmp_path)
     (record.path / "record.json").write_text("{")
-    claim = Claim(record.path)
-    claim.acquire()
+    lease = Lease(record.path)
+    lease.acquire()
     (finding,) = [f for f in repair(audit(tmp_path)).findings if f.level == "error"]
-    claim.release()
+    lease.release()
     assert not finding.repaired
     assert (record.path / "record.json").read_text() == "{"
 
@@ -198,9 +198,9 @@ def test_leftovers_of_a_run_killed_after_its_record_are_removed(small: Small, tm
     spec = small.spec()
     assert wait(small.start(spec, tmp_path, {"BENCHMARK_FAULT": "fsync:record.json=kill@2"})) == -signal.SIGKILL
     run = small.directory(spec, tmp_path)
-    assert {"record.json", "checkpoint.pt", "claim.json"} <= {p.name for p in run.iterdir()}
+    assert {"record.json", "checkpoint.pt", "lease.json"} <= {p.name for p in run.iterdir()}
     result = repair(audit(tmp_path))
-    assert {f.kind for f in result.findings if f.repaired} == {"leftover", "claim"}
+    assert {f.kind for f in result.findings if f.repaired} == {"leftover", "lease"}
     assert kinds(audit(tmp_path)) == set()
     assert result.sound == 1
 
@@ -209,7 +209,7 @@ def test_asked_for_again_a_run_killed_after_its_record_tidies_up_by_itself(small
     spec = small.spec()
     assert wait(small.start(spec, tmp_path, {"BENCHMARK_FAULT": "fsync:record.json=kill@2"})) == -signal.SIGKILL
     record = small.execute(spec, tmp_path)
-    assert not {"checkpoint.pt", "claim.json", "failure.json"} & {p.name for p in record.path.iterdir()}
+    assert not {"checkpoint.pt", "lease.json", "failure.json"} & {p.name for p in record.path.iterdir()}
     assert kinds(audit(tmp_path)) == set()
 
 

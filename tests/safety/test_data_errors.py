@@ -17,7 +17,8 @@ import scipy.io
 from PIL import Image
 
 from benchmark import data
-from benchmark.data import archive, cache, fetch, folders, importers, lists, prepare, sources, trees
+from benchmark.data import cache, folders, lists
+from benchmark.data.get import archive, fetch, importers, prepare, sources, trees
 from benchmark.errors import UserError
 from benchmark.spec import load_suite
 

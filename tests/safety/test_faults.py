@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import checkpoint, records
-from benchmark.errors import UserError
+from benchmark import records
+from benchmark.errors import RunFailed, UserError
 from benchmark.launch.local import launch
 from benchmark.records import Record
-from benchmark.run import RunFailed
+from benchmark.run import checkpoint
 from benchmark.spec import RunSpec
 from tests.safety.small import Small, bits, fork, wait
 
@@ -51,7 +51,7 @@ def goes_on(
     record = small.execute(short(small, method), results)
     assert bits(record) == bits(whole)
     assert not (record.path / "failure.json").exists()
-    assert not (record.path / "claim.json").exists()
+    assert not (record.path / "lease.json").exists()
     return record
 
 
@@ -95,7 +95,7 @@ def test_on_a_disk_that_takes_nothing_the_run_ends_with_the_reason_and_invents_n
     goes_on(small, tmp_path, whole, monkeypatch)
 
 
-@pytest.mark.parametrize("point", [f"{s}:{f}" for f in (*WHILE_TRAINING, *AT_THE_ENDS) for s in STEPS] + ["claim"])
+@pytest.mark.parametrize("point", [f"{s}:{f}" for f in (*WHILE_TRAINING, *AT_THE_ENDS) for s in STEPS] + ["lease"])
 def test_killed_at_each_step_of_each_write_nothing_is_lost(
     small: Small, tmp_path: Path, whole: Record, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

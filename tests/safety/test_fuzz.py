@@ -19,13 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from benchmark import checkpoint, records, schema
+from benchmark import records
 from benchmark.__main__ import main
 from benchmark.data import decoded, digits, lists
 from benchmark.errors import UserError
 from benchmark.files import write_bytes
-from benchmark.launch.profile import load_profile
-from benchmark.records import Record
+from benchmark.launch.cluster import load_profile
+from benchmark.records import Record, schema
+from benchmark.run import checkpoint
 from benchmark.spec import load_suite
 from tests.safety import malformed as bad
 from tests.safety.small import SUITE, Small
@@ -152,7 +153,7 @@ def test_malformed_suite_files(tmp_path: Path) -> None:
 def test_every_network_that_a_suite_may_name_is_there() -> None:
     from typing import get_args
 
-    from benchmark.networks import NETWORKS
+    from benchmark.run.networks import NETWORKS
     from benchmark.spec import NetworkSettings
 
     assert set(get_args(NetworkSettings.model_fields["name"].annotation)) == set(NETWORKS)
@@ -333,14 +334,14 @@ def test_malformed_checkpoints(small: Small, tmp_path: Path, monkeypatch: pytest
 
 def fresh_run(small: Small, spec: Any, directory: Path) -> Any:
     from benchmark import data
-    from benchmark.claim import Claim
-    from benchmark.run import Run
+    from benchmark.records.lease import Lease
+    from benchmark.run.loop import Run
     from benchmark.spec import resolve
 
     bound = small.bound(spec)
     resolved = resolve(bound)
     dataset = data.load(resolved.suite, bound.tier, bound.split, small.data, {})
-    return Run(resolved, dataset, directory, Claim(directory), device="cpu", data_root=small.data)
+    return Run(resolved, dataset, directory, Lease(directory), device="cpu", data_root=small.data)
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

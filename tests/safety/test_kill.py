@@ -59,7 +59,7 @@ def kill_and_compare(small: Small, untouched: Untouched, folder: Path, number: i
         longest = min(longest, time.monotonic() - began)
     record = records.read(small.directory(small.spec(method), results))
     assert bits(record) == bits(whole), f"{method}, run {number}, after {kills} kills"
-    left = {"claim.json"}  # a run killed between its record and its good-bye leaves its claim; nobody minds it
+    left = {"lease.json"}  # a run killed between its record and its good-bye leaves its lease; nobody minds it
     assert sorted({p.name for p in record.path.iterdir() if not p.name.endswith(".tmp")} - left) == [
         "artifacts.npz", "curve.jsonl", "heartbeat.json", "record.json", "spec.json",
     ]  # fmt: skip
@@ -126,7 +126,7 @@ def test_a_worker_whose_launcher_was_killed_saves_its_run_and_leaves(small: Smal
     assert _soon(lambda: (directory / "heartbeat.json").exists())
     os.kill(launcher, signal.SIGKILL)
     assert wait(launcher) == -signal.SIGKILL
-    assert _soon(lambda: not (directory / "claim.json").exists())  # given back by a worker that ended in good order
+    assert _soon(lambda: not (directory / "lease.json").exists())  # given back by a worker that ended in good order
     assert (directory / "checkpoint.pt").exists()
     assert not (directory / "failure.json").exists()
 

@@ -18,12 +18,15 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark import artifacts, publish, records, tables
+from benchmark import records, tables
 from benchmark.__main__ import main
-from benchmark.audit import audit
-from benchmark.data import archive, digits
+from benchmark.data import digits
+from benchmark.data.get import archive
 from benchmark.errors import UserError
-from benchmark.networks import conv3fc2, load_imagenet
+from benchmark.records import artifacts
+from benchmark.records.audit import audit
+from benchmark.report import publish
+from benchmark.run.networks import conv3fc2, load_imagenet
 from benchmark.spec import load_suite
 from tests import synthetic
 from tests.safety.small import Small, bits
@@ -98,7 +101,7 @@ def test_an_npz_with_object_arrays_is_refused_as_data_and_as_artifacts(tmp_path:
     assert not mark.exists()
 
 
-def test_artifacts_that_claim_to_fill_the_memory_are_refused(tmp_path: Path) -> None:
+def test_artifacts_that_lease_to_fill_the_memory_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "artifacts.npz", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("features_mm.npy", b"\0" * (artifacts.LARGEST + 1))
     with pytest.raises(UserError, match="unpacks to more than any run stores"):
@@ -160,7 +163,7 @@ def test_a_linked_folder_is_not_entered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["record.json", "spec.json", "curve.jsonl", "failure.json", "claim.json", "heartbeat.json"]
+    "file", ["record.json", "spec.json", "curve.jsonl", "failure.json", "lease.json", "heartbeat.json"]
 )
 @pytest.mark.parametrize("kind", ["pipe", "endless", "folder", "huge"])
 def test_a_file_that_never_ends_does_not_hold_anybody_up(tmp_path: Path, file: str, kind: str) -> None:
@@ -357,7 +360,7 @@ def test_notes_of_any_shape_are_shown_by_status(tmp_path: Path, value: Any) -> N
     ]
     note = dict.fromkeys(keys, value)
     run = synthetic.write_run(tmp_path, status="interrupted")
-    for name in ("heartbeat.json", "claim.json", "failure.json", "spec.json"):
+    for name in ("heartbeat.json", "lease.json", "failure.json", "spec.json"):
         (run / name).write_text(json.dumps(note))
         assert quiet("status", "--results", str(tmp_path))[0] in (0, 1)
         assert len(records.load(tmp_path)) == 1

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from benchmark import records
-from benchmark.audit import audit
 from benchmark.launch.local import Event, Pool, launch
 from benchmark.launch.status import states
+from benchmark.records.audit import audit
 from benchmark.spec import RunSpec
 from tests.safety.small import Small
 

@@ -15,17 +15,17 @@ MODES = ("w", "a", "x", "+")
 
 # Where a file is written under its own name, and why that is right.
 ALLOWED = {
-    "benchmark/usage.py:Usage.__init__": "a switch of the kernel, not a file",
-    "benchmark/claim.py:Claim._create": "a hidden name of its own, which a hard link then makes visible whole",
-    "benchmark/claim.py:Claim._create_exclusive": "the fallback without hard links; a torn claim is nobody's",
+    "benchmark/run/usage.py:Usage.__init__": "a switch of the kernel, not a file",
+    "benchmark/records/lease.py:Lease._create": "a hidden name of its own, which a hard link then makes visible whole",
+    "benchmark/records/lease.py:Lease._create_exclusive": "the fallback without hard links; a torn lease is nobody's",
     "benchmark/launch/submissions.py:launching": "a lock: exclusive creation is its purpose",
-    "benchmark/data/archive.py:_write": "into a hidden folder that is renamed whole",
-    "benchmark/data/pictures.py:write": "into a hidden folder that is renamed whole",
-    "benchmark/data/download.py:Resumable._fill": "the note beside the .part file",
-    "benchmark/data/download.py:Resumable._receive": "the .part file, which goes on where it stopped and is verified",
+    "benchmark/data/get/archive.py:_write": "into a hidden folder that is renamed whole",
+    "benchmark/data/made/pictures.py:write": "into a hidden folder that is renamed whole",
+    "benchmark/data/get/download.py:Resumable._fill": "the note beside the .part file",
+    "benchmark/data/get/download.py:Resumable._receive": "the .part file, which goes on where it stopped and is verified",
     "benchmark/data/decoded.py:_reserve": "takes room for the temporary file",
-    "benchmark/run.py:Run.train": "the run's own save",
-    "benchmark/run.py:Run.beat": "the run's own save",
+    "benchmark/run/loop.py:Run.train": "the run's own save",
+    "benchmark/run/loop.py:Run.beat": "the run's own save",
     "benchmark/launch/slurm.py:_send": "the submission's own save, through write_json",
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from benchmark.task import Task
+from benchmark.run.task import Task
 from methods.contract import HParams, LabeledBatch, Method, UnlabeledBatch
 from methods.dann import DANN
 

@@ -69,7 +69,7 @@ def test_of_two_copies_of_a_run_the_newer_one_goes_on_and_the_older_one_stops(
     restarts = [restart for restart, _ in steps(trace)]
     before, since = restarts[: restarts.index(1)], restarts[restarts.index(1) :]
     assert before.count(0) > 8, "the old copy worked on while SLURM gave its node up"
-    assert since.count(0) <= 3, "the old copy stopped soon after the new one had the claim"
+    assert since.count(0) <= 3, "the old copy stopped soon after the new one had the lease"
     assert bench.record(run)["provenance"]["restarts"] == 1
     assert bench.outcome() == uninterrupted
 

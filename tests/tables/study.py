@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from benchmark.tables.table import Cell, Table
+import zlib
+
+import pandas as pd
+
+from benchmark.analysis.table import Cell, Table
+from benchmark.records.selection import VALIDATORS
 
 NASTY = "My_Net & <b>100 %</b> #1 {x} $y^2~ | `*[z](u)*` \\"
 
@@ -15,3 +20,13 @@ def rows(table: Table) -> dict[str, dict[str, Cell]]:
         }
         for row in table.rows
     }
+
+
+def scored(frame: pd.DataFrame) -> pd.DataFrame:
+    """Validators that follow the accuracy, each less closely than the one before; in the study itself they are all alike."""
+    keys = frame[["method", "preset", "standard", "target", "seed"]].astype(str).agg(" ".join, axis=1)
+    columns = {}
+    for i, validator in enumerate(VALIDATORS):
+        noise = keys.map(lambda key, v=validator: zlib.crc32(f"{v} {key}".encode()) / 2**32 - 0.5)
+        columns[f"target_final_{validator}"] = frame["target_last"] + 20 * i * noise
+    return frame.assign(**columns)

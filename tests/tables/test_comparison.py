@@ -9,6 +9,7 @@ import pytest
 
 from benchmark import records, tables
 from benchmark.errors import UserError
+from benchmark.records.selection import column_of, normalise
 from tests.synthetic import write_run, write_study
 from tests.tables.study import rows
 
@@ -29,24 +30,26 @@ def test_cells_are_means_and_sample_deviations_over_seeds(frame: pd.DataFrame):
     cell = rows(tables.comparison(frame, "digits"))["Multi-Source/DANN"]["sv"]
     runs = frame[(frame.method == "dann") & (frame.standard == "multi-source") & (frame.target == "sv")]
     assert cell.n == 3
-    assert cell.value == pytest.approx(runs["last"].mean())
-    assert cell.spread == pytest.approx(runs["last"].std(ddof=1))
+    assert cell.value == pytest.approx(runs["target_last"].mean())
+    assert cell.spread == pytest.approx(runs["target_last"].std(ddof=1))
 
 
 def test_average_is_taken_per_seed_over_all_targets(frame: pd.DataFrame):
     found = rows(tables.comparison(frame, "digits"))["Multi-Source/DANN"]
     runs = frame[(frame.method == "dann") & (frame.standard == "multi-source")]
-    per_seed = runs.pivot(index="seed", columns="target", values="last")
+    per_seed = runs.pivot(index="seed", columns="target", values="target_last")
     assert found["average"].value == pytest.approx(per_seed.mean(axis=1).mean())
     assert found["average"].spread == pytest.approx(per_seed.mean(axis=1).std(ddof=1))
     assert found["average_without_syn"].value == pytest.approx(per_seed.drop(columns="syn").mean(axis=1).mean())
 
 
 def test_every_rule_reads_its_own_column(frame: pd.DataFrame):
-    for rule in ("last", "source-val", "unsup", "oracle"):
+    for rule in ("last", "source-val", "unsup", "snd", "bnm", "dev", "oracle"):
         table = tables.comparison(frame, "digits", selection=rule)
         runs = frame[(frame.method == "m3sda") & (frame.target == "mm")]
-        assert rows(table)["Multi-Source/M³SDA"]["mm"].value == pytest.approx(runs[rule.replace("-", "_")].mean())
+        assert rows(table)["Multi-Source/M³SDA"]["mm"].value == pytest.approx(
+            runs[column_of(normalise(rule), "target")].mean()
+        )
         assert f"Selection rule {rule.replace('-', '_')}" in table.sentences
 
 
@@ -80,7 +83,7 @@ def test_single_best_chooses_one_source_by_the_mean_over_seeds_never_per_seed(tm
     for seed, (up, mt) in enumerate([(51.0, 50.0), (51.0, 50.0), (10.0, 50.0)]):
         write_run(tmp_path, "dann", "mm", seed, standard="single-best", sources=["up"], accuracy=up)
         write_run(tmp_path, "dann", "mm", seed, standard="single-best", sources=["mt"], accuracy=mt)
-    table = tables.comparison(records.load(tmp_path), "digits")
+    table = tables.comparison(records.load(tmp_path), "digits", statistics="running")
     cell = rows(table)["Single-Best/DANN"]["mm"]
     assert cell.value == pytest.approx(50.0)
     assert cell.detail == "source mt"

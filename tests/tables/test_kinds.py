@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +88,7 @@ def test_gain_is_the_paired_difference(frame: pd.DataFrame):
     wide = {}
     for method, preset in (("tsvdnet", "e"), ("source-only", "")):
         runs = frame[(frame.method == method) & (frame.preset == preset) & (frame.standard == "multi-source")]
-        wide[method] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+        wide[method] = runs.pivot(index="seed", columns="target", values="target_last").mean(axis=1)
     difference = wide["tsvdnet"] - wide["source-only"]
     cell = rows(tables.ablation(frame, "digits"))["The paper's reading/T-SVDNet (+E)"]
     assert cell["gain_source-only"].value == pytest.approx(difference.mean())
@@ -135,7 +137,7 @@ def test_rows_with_fewer_targets_are_compared_on_those_they_have(tmp_path: Path)
     wide = {}
     for name in ("", "e"):
         runs = frame[(frame.method == "tsvdnet") & (frame.preset == name) & frame.target.isin(["mm", "sv"])]
-        wide[name] = runs.pivot(index="seed", columns="target", values="last").mean(axis=1)
+        wide[name] = runs.pivot(index="seed", columns="target", values="target_last").mean(axis=1)
     found = rows(tables.choices(frame, "digits"))["/T-SVDNet:e"]
     assert found["targets"].words == "mm, sv"
     assert found["average"].value == pytest.approx(wide["e"].mean())
@@ -195,9 +197,119 @@ def test_two_seeds_decide_no_choice(tmp_path: Path):
 
 def test_selection_shows_every_rule_and_the_oracle_is_never_best(frame: pd.DataFrame):
     table = tables.selection(frame, "digits")
-    assert [c.title for c in table.columns[1:6]] == ["last", "source-val", "unsup", "oracle", "oracle − last"]
-    assert all(row.cells[4].mark == "" for row in table.rows)
-    assert all(row.cells[5].value >= -1e-9 for row in table.rows if row.cells[5].measured)
+    assert [c.title for c in table.columns[1:9]] == [
+        "last", "source-val", "unsup", "snd", "bnm", "dev", "oracle", "Gap",
+    ]  # fmt: skip
+    assert all(row.cells[7].mark == "" for row in table.rows)
+    assert all(row.cells[8].value >= -1e-9 for row in table.rows if row.cells[8].measured)
+
+
+def test_selection_leaves_a_rule_without_scores_empty_and_the_rules_that_no_run_has_out(tmp_path: Path):
+    write_study(tmp_path / "two", ["dann", "mdda"])  # the synthetic MDDA has no score of dev
+    table = tables.selection(records.load(tmp_path / "two"), "digits")
+    dann, mdda = (rows(table)[f"Multi-Source/{name}"] for name in ("DANN", "MDDA"))
+    assert dann["dev"].measured
+    assert (mdda["dev"].words, mdda["snd"].n) == ("–", 3)
+    assert (
+        rows(tables.comparison(records.load(tmp_path / "two"), "digits", selection="dev"))["Multi-Source/MDDA"][
+            "mm"
+        ].words
+        == "no score"
+    )
+    write_study(tmp_path / "one", ["dann"], protocol=1)
+    table = tables.selection(records.load(tmp_path / "one"), "digits")
+    assert [c.key for c in table.columns[1:6]] == ["last", "source_val", "unsup", "oracle", "gap"]
+
+
+def test_selection_fits_one_panel_of_a_page(frame: pd.DataFrame):
+    assert tables.latex(tables.selection(frame, "digits")).count("begin{tabular}") == 1
+
+
+def test_validators_are_ranked_by_how_they_order_methods_and_points(frame: pd.DataFrame):
+    """A score that is the accuracy, one that is its opposite, one of which a run has none, one that is always the same."""
+    accuracy = frame["target_last"].astype(float)
+    frame = frame.assign(
+        target_final_unsup=accuracy, target_final_snd=-accuracy, target_final_bnm=0.5, final_unsup=-accuracy,
+        target_final_dev=accuracy.where(frame["method"] != "m3sda"),
+    )  # fmt: skip
+    table = tables.validators(frame, "digits")
+    found = {
+        row.cells[0].words: dict(zip([c.key for c in table.columns], row.cells, strict=True)) for row in table.rows
+    }
+    assert list(found) == ["source-val", "unsup", "snd", "bnm", "dev"]
+    assert found["unsup"]["methods"].value == pytest.approx(1)
+    assert found["unsup"]["lost"].value == pytest.approx(0)
+    assert found["unsup"]["methods"].mark == "best"
+    assert found["snd"]["methods"].value == pytest.approx(-1)
+    assert (found["bnm"]["methods"].words, found["bnm"]["groups"].words) == ("–", "0")
+    assert found["dev"]["methods"].value == pytest.approx(1)
+    own = frame[
+        frame.standard.isin(["multi-source", "combined"]) & (frame.overrides == "{}") & (frame.status == "done")
+    ]
+    groups = own.groupby(["target", "seed"])["target_last"]
+    assert found["snd"]["lost"].value == pytest.approx((groups.max() - groups.min()).mean())
+    assert found["unsup"]["groups"].words == str(len(groups))
+    assert f"a row picked blindly loses {(groups.max() - groups.mean()).mean():.2f}" in table.sentences
+    assert f"Rests on {len(own)} runs: 13 rows, 5 targets, 3 seeds" in table.sentences
+    assert "Left out, for all scores or all accuracies were alike: bnm 15 groups" in table.sentences
+    running = tables.validators(frame, "digits", statistics="running")
+    assert running.rows[1].cells[1].value == pytest.approx(-1)
+
+
+def test_validators_over_points_are_the_mean_correlation_within_runs(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mdda"], targets=["mm"], seeds=[0, 1])
+    frame = records.load(tmp_path)
+    curves = [records.read_curve(Path(path)) for path in frame.path]
+    rhos = []
+    for curve in curves:
+        points = [row["statistics"]["target"] for row in curve]
+        rhos.append(scipy.stats.spearmanr([p["snd"] for p in points], [p["target"] for p in points]).statistic)
+    table = tables.validators(frame, "digits")
+    found = {row.cells[0].words: row.cells for row in table.rows}
+    assert found["snd"][4].value == pytest.approx(np.mean(rhos))
+    assert found["snd"][5].words == "6"
+    assert found["dev"][5].words == "4"  # MDDA has no features, and no such score
+    assert "Rests on 6 runs: 3 rows, 1 target, 2 seeds" in table.sentences
+
+
+def test_validators_read_a_bounded_number_of_curves(frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.modules["benchmark.tables.validators"], "MOST_CURVES", 7)
+    table = tables.validators(frame, "digits")
+    assert table.rows[0].cells[5].words == "7"
+    assert "Curves of 7 of the " in table.sentences
+
+
+def test_validators_are_refused_when_no_three_methods_share_a_target_and_a_seed(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann"], targets=["mm"], seeds=[0])
+    write_run(tmp_path, "mcd", "mm", 1)
+    write_study(tmp_path, ["source-only"], standard="single-best", targets=["mm"], seeds=[0])
+    with pytest.raises(UserError, match=r"no 3 methods of suite digits, tier mini do.*Type: python -m benchmark run"):
+        tables.validators(records.load(tmp_path), "digits")
+    with pytest.raises(UserError, match="no kind of statistics at test 'both'"):
+        tables.validators(records.load(tmp_path), "digits", statistics="both")
+
+
+def test_validators_of_runs_that_were_scored_once_are_shown_with_running_statistics_only(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mcd"], targets=["mm"], seeds=[0], protocol=1)
+    with pytest.raises(UserError, match="with target statistics"):
+        tables.validators(records.load(tmp_path), "digits")
+    table = tables.validators(records.load(tmp_path), "digits", statistics="running")
+    assert [row.cells[5].words for row in table.rows] == ["3", "3", "0", "0", "0"]  # source-val and unsup alone
+
+
+def test_validators_do_without_a_curve_that_was_cut(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mcd"], targets=["mm"], seeds=[0])
+    curve = next(tmp_path.glob("digits/mini/*/curve.jsonl"))
+    rows_left = [{k: v for k, v in json.loads(line).items() if k != "statistics"} for line in curve.open()]
+    curve.write_text("".join(json.dumps(row) + "\n" for row in rows_left))
+    table = tables.validators(records.load(tmp_path), "digits")
+    assert [row.cells[5].words for row in table.rows] == ["2"] * 5
+
+
+def test_validators_without_a_row_of_several_sources_are_refused(tmp_path: Path):
+    write_study(tmp_path, ["source-only"], standard="upper-bound", targets=["mm"], seeds=[0])
+    with pytest.raises(UserError, match="no 3 methods"):
+        tables.validators(records.load(tmp_path), "digits")
 
 
 def test_cost_counts_passes_and_sums_hours(frame: pd.DataFrame):
@@ -212,7 +324,7 @@ def test_per_class_means_over_targets_or_on_one(frame: pd.DataFrame):
     one = tables.per_class(frame, "digits", target="sv")
     runs = frame[(frame.method == "dann") & (frame.standard == "multi-source") & (frame.target == "sv")]
     # synthetic classes lie evenly from 8 points below to 8 above the accuracy
-    assert rows(one)["Multi-Source/DANN"]["class_0"].value == pytest.approx(runs["last"].mean() - 8, abs=0.01)
+    assert rows(one)["Multi-Source/DANN"]["class_0"].value == pytest.approx(runs["target_last"].mean() - 8, abs=0.01)
     assert everywhere["class_0"].value != pytest.approx(rows(one)["Multi-Source/DANN"]["class_0"].value)
     with pytest.raises(UserError, match="There is no domain of suite digits 'svn'"):
         tables.per_class(frame, "digits", target="svn")
@@ -296,7 +408,7 @@ def test_gains_are_paired_differences_to_source_only_bn(tmp_path: Path):
     table = tables.gains(frame, "digits")
     (row,) = table.rows
     cells = dict(zip([column.key for column in table.columns], row.cells, strict=True))
-    scores = frame.pivot(index="seed", columns=["method", "target"], values="last").astype(float)
+    scores = frame.pivot(index="seed", columns=["method", "target"], values="target_last").astype(float)
     for target in ("mm", "sv"):
         difference = scores["dann", target] - scores["source-only", target]
         wanted = scipy.stats.t.interval(0.95, 2, difference.mean(), difference.sem())

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmark.networks import BatchNorm1d, Extractor, seed_of
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.networks import BatchNorm1d, Extractor
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.spec.seeds import seed_of
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams
 from tsvdnet.method import TSVDNet
 

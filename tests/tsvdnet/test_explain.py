@@ -7,8 +7,8 @@ import json
 import pytest
 
 from benchmark.__main__ import main
+from benchmark.analysis.explain import audit, draw, words
 from benchmark.errors import UserError
-from benchmark.explain import audit, draw, words
 from benchmark.spec import suite_names
 
 
@@ -96,9 +96,10 @@ def test_the_verb_refuses_other_methods_with_exit_code_2(capsys):
     assert run(capsys, "explain", "tsvdnet:code", "--suite", "digits", "--preset", "paper")[0] == 2
 
 
-def test_the_disputed_choices_come_with_what_to_type(capsys):
+def test_the_disputed_choices_come_with_the_decision_and_what_to_type(capsys):
     code, text = run(capsys, "explain", "tsvdnet", "--choices", "--json")
     assert code == 0
     assert len(json.loads(text)) == 26
     code, text = run(capsys, "explain", "tsvdnet", "--choices")
     assert "--set tsvdnet.prox=code" in " ".join(text.split())
+    assert "Default, paper: λ/η, Algorithm 2." in " ".join(text.split())

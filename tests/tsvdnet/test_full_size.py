@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from benchmark.networks import Extractor
+from benchmark.run.networks import Extractor
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.spec import load_suite
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams
 from tsvdnet.method import TSVDNet
 

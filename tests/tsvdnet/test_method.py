@@ -9,8 +9,10 @@ import math
 import pytest
 import torch
 
-from benchmark.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run import execute
+from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from methods.contract import LabeledBatch, UnlabeledBatch, build_hparams, registry
+from tests.tiny import tiny
 from tests.tsvdnet.small import BATCH, batches, build, equal, train, weights
 from tsvdnet.method import TSVDNet
 from tsvdnet.options import PRESETS
@@ -272,3 +274,14 @@ def test_one_pseudo_label_is_enough_to_say_nothing_and_the_share_is_of_the_whole
     assert 0 < found["share_confident"] < 1
     assert method.remarks(found) == []
     assert build("e", entropy="off", tau=1.0).remarks({"share_confident": 0.0}) == []  # nothing rests on pseudo labels
+
+
+def test_the_record_of_a_run_keeps_what_its_method_remarks(tmp_path):
+    silent = execute(tiny("tsvdnet", overrides={"tau": 1.0}), results=tmp_path)
+    assert [words.split(":")[0] for words in silent["warnings"]] == [
+        "A was zero at every update", "no target image was confident enough for a pseudo label at any update",
+    ]  # fmt: skip
+    acting = execute(tiny("tsvdnet", overrides={"tau": 0.0, "lam": 0.001}), results=tmp_path)
+    assert acting["warnings"] == []
+    assert acting["diagnostics"]["share_confident"] == 1
+    assert execute(tiny("source-only"), results=tmp_path)["warnings"] == []

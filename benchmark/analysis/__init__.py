@@ -1,0 +1,4 @@
+"""From records to statements: `condition` (which runs belong together), `rows`, `stats`, `family`, `verdict`, `evidence`.
+
+`table` is what statements are made in: rows, columns and cells without any form; forms are the business of `tables`.
+"""

@@ -1,0 +1,134 @@
+"""Mini PACS and mini DomainNet: generated pictures, written to disk in the real layout and read by the real loader.
+
+PACS/<domain>/<class>/*.jpg|png with the k-fold lists in splits/; DomainNet/<domain>/<class>/* with the lists
+<domain>_train.txt and <domain>_test.txt. Four styles of seven things, six styles of twelve. Picture k of a class in a
+domain is a function of (suite, domain, class, k) alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from benchmark.data.base import Dataset
+from benchmark.data.cache import cache_root, make_folder, recipe_key, source_hash
+from benchmark.data.folders import load_tree, tree_of
+from benchmark.data.made import embedded, fonts, shapes, strokes, styles, things
+from benchmark.data.prepared import FOLDERS
+from benchmark.errors import UserError
+from benchmark.spec.seeds import seed_of
+
+if TYPE_CHECKING:
+    from benchmark.spec import Suite
+
+PACS = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+DOMAINNET = (
+    "airplane", "bicycle", "butterfly", "clock", "cup", "fish",
+    "flower", "key", "mushroom", "sailboat", "tree", "umbrella",
+)  # fmt: skip
+CLASSES = {"pacs": PACS, "domainnet": DOMAINNET}
+COUNTS = {"pacs": (60, 30), "domainnet": (40, 20)}  # training and test pictures of a class in a domain
+# Fingerprints of the pictures behind the published tables (default split and options).
+KNOWN: tuple[str, ...] = ("05acd1a1bcc31171", "bb2b28624db113c0")
+RECIPE = source_hash(__file__, *(module.__file__ for module in (embedded, fonts, shapes, strokes, styles, things)))
+
+
+def load(
+    suite: Suite, tier: str, split: str, data_root: Path | None = None, options: Mapping[str, Any] | None = None
+) -> Dataset:
+    """The generated pictures through the loader of the real ones; drawn on the first call."""
+    tree, classes = made(suite, data_root), CLASSES[suite.reader]
+    dataset = load_tree(suite, suite.tier(tier), split, tree, data_root, options or {}, classes=classes, generated=True)
+    return dataclasses.replace(dataset, note=_note(suite, dataset.fingerprint, options or {}))
+
+
+def _note(suite: Suite, mark: str, options: Mapping[str, Any]) -> str:
+    held = suite.reader == "domainnet" or options.get("reading") == "split"
+    words = f"embedded mini {suite.title}: generated pictures, {len(suite.domains)} styles of "
+    words += f"{len(CLASSES[suite.reader])} things, "
+    words += "scored on held-out ones" if held else "all target pictures adapted on and scored"
+    if mark not in KNOWN:
+        words += f"; pictures {mark} are not those of the published tables (other image libraries)"
+    return words
+
+
+def fingerprint(
+    suite: Suite, tier: str, split: str, data_root: Path | None = None, options: Mapping[str, Any] | None = None
+) -> str:
+    """What `load` would give; the loader remembers the hash of every tree it has read."""
+    tree = made(suite, data_root)
+    return tree_of(suite, tree, split, CLASSES[suite.reader], options or {}).fingerprint(data_root)
+
+
+def made(suite: Suite, data_root: Path | None = None) -> Path:
+    """The folder PACS or DomainNet with the generated pictures in it; drawn if it is not in the cache."""
+    domains = [d.name for d in suite.domains]
+    key = recipe_key(RECIPE, suite.reader, domains)
+    home = cache_root(data_root) / f"mini-pictures-{key}"
+    if not home.is_dir():
+        _appear(home, suite.reader, domains)
+    return home / FOLDERS[suite.reader]
+
+
+def _appear(home: Path, reader: str, domains: Sequence[str]) -> None:
+    """Draw everything into a folder beside `home`, then give it its name: the whole tree is there, or nothing."""
+    make_folder(home.parent)
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=home.parent, prefix=f".{home.name}."))
+        try:
+            temporary.chmod(0o755)
+            write(temporary / FOLDERS[reader], reader, domains, COUNTS[reader])
+            os.sync()  # thousands of small files: one flush for all
+            if not home.is_dir():
+                os.rename(temporary, home)
+        except FileExistsError:  # another process was first, with the same pictures
+            pass
+        except OSError:
+            if not home.is_dir():
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise UserError(
+            f"The generated pictures cannot be written to {home.parent} ({error.strerror}). Free some room or give "
+            f"another folder: --data-root FOLDER."
+        ) from None
+
+
+def write(tree: Path, reader: str, domains: Sequence[str], counts: tuple[int, int]) -> None:
+    """Every picture and list of a tree in the real layout; `counts` are training and test pictures of each class."""
+    for domain in domains:
+        lists: dict[str, list[str]] = {"train": [], "test": []}
+        for label, name in enumerate(CLASSES[reader]):
+            folder = tree / domain / name
+            folder.mkdir(parents=True)
+            for k in range(sum(counts)):
+                file = f"{domain}/{name}/{name}_{k:03d}.{styles.STYLES[domain].suffix}"
+                draw(reader, domain, name, k).save(tree / file, quality=90)
+                lists["train" if k < counts[0] else "test"].append(f"{file} {label + (reader == 'pacs')}")
+        for part, lines in lists.items():
+            list_file = tree / _list_name(reader, domain, part)
+            list_file.parent.mkdir(exist_ok=True)
+            list_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _list_name(reader: str, domain: str, part: str) -> str:
+    """PACS calls its held-out part crossval, and counts its labels from 1."""
+    if reader == "pacs":
+        return f"splits/{domain}_{'train' if part == 'train' else 'crossval'}_kfold.txt"
+    return f"{domain}_{part}.txt"
+
+
+def draw(reader: str, domain: str, name: str, k: int) -> Image.Image:
+    """Picture k of a thing in a domain."""
+    rng = np.random.default_rng(seed_of("pictures", reader, domain, name, k))
+    style = styles.STYLES[domain]
+    return style.draw(name, things.posed(name, rng, style.tilt, style.size), rng)

@@ -1,0 +1,39 @@
+"""What is known of every run: the only truth. `load(root)` gives all runs as one DataFrame, a row a run.
+
+`read`, `write`, `run_directory` and `read_curve` are for one run; beside them stand `schema`, `lease` (who is at a run),
+`selection` (which evaluation point counts), `artifacts`, `audit` and `export`.
+"""
+
+from __future__ import annotations
+
+from benchmark.records.frame import ACCURACIES, COLUMNS, load
+from benchmark.records.store import (
+    Record,
+    check,
+    document_hash,
+    file_hash,
+    misplaced,
+    read,
+    read_curve,
+    run_directories,
+    run_directory,
+    write,
+    write_curve,
+)
+
+__all__ = [
+    "ACCURACIES",
+    "COLUMNS",
+    "Record",
+    "check",
+    "document_hash",
+    "file_hash",
+    "load",
+    "misplaced",
+    "read",
+    "read_curve",
+    "run_directories",
+    "run_directory",
+    "write",
+    "write_curve",
+]

@@ -1,0 +1,235 @@
+"""Where a training step's time goes: data, forward, backward, optimiser, the method's own work; and evaluation.
+
+The real loop is timed, not a copy of it: hooks on the extractor, on `backward` and on the optimisers split its steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import optimizer as optimisers
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmark import data
+from benchmark.files import replacing
+from benchmark.records.lease import Lease
+from benchmark.run.loop import Run
+from benchmark.run.networks import Extractor
+from benchmark.run.start import quiet_torch
+from benchmark.run.usage import peak_memory_mb
+from benchmark.spec import RunSpec, resolve
+from methods.contract import Views
+
+PARTS = ("data", "forward", "backward", "optimiser", "method")
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Milliseconds of a median step by part, and what the step makes of the machine."""
+
+    name: str
+    parts: dict[str, float]  # ms a step
+    evaluation: float  # ms an evaluation point
+    evaluation_share: float  # of a whole run
+    images_per_s: float
+    gflops: float  # of one step
+    peak_gflops_per_s: float  # matrix multiplication measured here, same threads
+    share_of_peak: float
+    memory_mb: float
+    steps: int
+
+    @property
+    def step(self) -> float:
+        """ms of a median step."""
+        return sum(self.parts.values())
+
+
+class Clock:
+    """Time by part; nested parts do not count twice."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.spent: dict[str, float] = defaultdict(float)
+        self._device = device
+        self._stack: list[tuple[str, float]] = []
+
+    def now(self) -> float:
+        """Seconds, after the device has caught up."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def enter(self, part: str) -> None:
+        """A part begins."""
+        self._stack.append((part, self.now()))
+
+    def leave(self) -> None:
+        """The part ends; its time is taken from the part around it."""
+        part, began = self._stack.pop()
+        took = self.now() - began
+        self.spent[part] += took
+        if self._stack:
+            self.spent[self._stack[-1][0]] -= took
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """`with clock.part("data"): …`"""
+        self.enter(name)
+        try:
+            yield
+        finally:
+            self.leave()
+
+
+@contextmanager
+def timed(run: Run, clock: Clock) -> Iterator[None]:
+    """Hooks that tell the clock when forward, backward and optimiser are at work."""
+    handles: list[Any] = []
+    for module in run.method.modules():
+        if isinstance(module, Extractor):
+            handles.append(module.register_forward_pre_hook(lambda *_: clock.enter("forward")))
+            handles.append(module.register_forward_hook(lambda *_: clock.leave()))
+    handles.append(optimisers.register_optimizer_step_pre_hook(lambda *_: clock.enter("optimiser")))
+    handles.append(optimisers.register_optimizer_step_post_hook(lambda *_: clock.leave()))
+    backward, stream = torch.Tensor.backward, type(run.target)
+    images = stream.images
+
+    def timed_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with clock.part("backward"):
+            return backward(self, *args, **kwargs)
+
+    def timed_images(self: Any, t: int) -> Any:
+        with clock.part("data"):
+            return images(self, t)
+
+    torch.Tensor.backward, stream.images = timed_backward, timed_images  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.Tensor.backward, stream.images = backward, images  # type: ignore[method-assign]
+        for handle in handles:
+            handle.remove()
+
+
+def profile(
+    spec: RunSpec,
+    *,
+    data_root: Path | None = None,
+    device: str = "cpu",
+    steps: int = 30,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Profile:
+    """Time `steps` steps of the spec's last stage, after a few to warm up, and one evaluation point."""
+    resolved = resolve(spec)
+    with quiet_torch(spec.threads, device), tempfile.TemporaryDirectory(prefix="profile-") as folder:
+        dataset = data.load(resolved.suite, spec.tier, spec.split, data_root, resolved.settings.options)
+        run = Run(resolved, dataset, Path(folder), Lease(Path(folder)), device=device, data_root=data_root)
+        run.method.train()
+        for stage in run.stages:
+            passes = [s.full_pass(run.handed_out) for s in run.sources]
+            run.method.enter(stage.name, Views(passes, run.target.full_pass(run.handed_out)))
+            _steps(run, 3 if stage is not run.stages[-1] else 0)
+        _steps(run, 3)
+        with FlopCounterMode(display=False, custom_mapping=GROUPED) as counter:
+            _steps(run, 1)
+        rows = []
+        for i in range(steps):
+            clock = Clock(run.device)
+            with timed(run, clock), clock.part("method"):
+                _steps(run, 1)
+            rows.append(dict(clock.spent))
+            watch(i + 1, steps)
+        began = time.perf_counter()
+        run.evaluator.row(run.method)
+        evaluation = (time.perf_counter() - began) * 1e3
+        peak = matmul_peak(run.device)
+    parts = {p: statistics.median(r.get(p, 0.0) for r in rows) * 1e3 for p in PARTS}
+    step = sum(parts.values())
+    images = resolved.settings.batch * (len(spec.sources) + 1)
+    flops = counter.get_total_flops() / 1e9
+    training = step * run.total
+    return Profile(
+        name=spec.name,
+        parts=parts,
+        evaluation=evaluation,
+        evaluation_share=evaluation * len(run.points) / (training + evaluation * len(run.points)),
+        images_per_s=images / step * 1e3,
+        gflops=flops,
+        peak_gflops_per_s=peak,
+        share_of_peak=flops / (step / 1e3) / peak,
+        memory_mb=peak_memory_mb(),
+        steps=steps,
+    )
+
+
+def convolution_backward_flops(grad: list[int], x: list[int], weight: list[int], *rest: Any, **_: Any) -> int:
+    """FLOPs of a convolution's backward pass; torch's own count takes a grouped convolution for a dense one."""
+    transposed, wanted = rest[4], rest[7]  # … bias, stride, padding, dilation, transposed, output padding, groups, mask
+    forward = 2 * math.prod(x if transposed else grad) * math.prod(weight[1:])
+    return forward * sum(wanted[:2])  # one such product for the input's gradient, one for the weight's
+
+
+GROUPED = {torch.ops.aten.convolution_backward: convolution_backward_flops}
+
+
+def _steps(run: Run, count: int) -> None:
+    for _ in range(count):
+        run.step(min(0.999, run.update / run.total))
+        run.update += 1
+
+
+def matmul_peak(device: torch.device, size: int = 1024, repeats: int = 8) -> float:
+    """GFLOP/s of a square float32 matrix multiplication: what this machine can do, the best of several."""
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    clock, best = Clock(device), 0.0
+    for _ in range(repeats):
+        began = clock.now()
+        a @ b
+        best = max(best, 2 * size**3 / (clock.now() - began) / 1e9)
+    return best
+
+
+def words(profiles: list[Profile]) -> str:
+    """One line a method, as a Markdown table."""
+    from tabulate import tabulate
+
+    head = ["method", *[f"{p} ms" for p in PARTS], "step ms", "images/s", "GFLOP", "of peak", "evaluation", "memory MB"]
+    rows = [
+        [
+            p.name, *[f"{p.parts[k]:.1f}" for k in PARTS], f"{p.step:.1f}", f"{p.images_per_s:.0f}", f"{p.gflops:.2f}",
+            f"{100 * p.share_of_peak:.0f} %", f"{100 * p.evaluation_share:.0f} % of the run", f"{p.memory_mb:.0f}",
+        ]
+        for p in profiles
+    ]  # fmt: skip
+    return tabulate(rows, head, tablefmt="github", disable_numparse=True)
+
+
+def picture(profiles: list[Profile], path: Path) -> None:
+    """A bar for each method, divided by part."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 0.6 + 0.5 * len(profiles)), layout="constrained")
+    left = [0.0] * len(profiles)
+    for part, colour in zip(PARTS, ("#8c8c8c", "#4477aa", "#66ccee", "#228833", "#ee6677"), strict=True):
+        values = [p.parts[part] for p in profiles]
+        axes.barh([p.name for p in profiles], values, left=left, label=part, color=colour)
+        left = [a + b for a, b in zip(left, values, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds a step (median)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(ncols=len(PARTS), loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False, fontsize=8)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=160, format=path.suffix[1:] or "png")
+    plt.close(figure)

@@ -1,0 +1,180 @@
+"""Figures are drawn from what the loop stored, alike for every method, and say what they rest on."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from benchmark import figures, records
+from benchmark.errors import UserError
+from benchmark.figures import runs
+from benchmark.figures.ranks import groups
+from tests.synthetic import write_run, write_study
+
+KINDS = ["tsne", "similarity", "uncertainty", "tnn", "curves", "cost"]
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    root = tmp_path_factory.mktemp("figures")
+    write_study(root, ["source-only", "m3sda", "tsvdnet:e", "tsvdnet"], targets=["mm"], seeds=(0,), artifacts=True)
+    write_study(root, ["source-only", "m3sda", "tsvdnet:e", "tsvdnet"], targets=["mm"], seeds=(1, 2))
+    write_study(root, ["tsvdnet", "dann"], targets=["mt", "up", "sv", "syn"])
+    return records.load(root)
+
+
+def test_every_kind_becomes_png_and_pdf_with_words(frame: pd.DataFrame, tmp_path: Path):
+    for kind in KINDS:
+        drawing = figures.draw(kind, frame, "digits")
+        paths = figures.write(drawing, tmp_path, kind)
+        assert [p.suffix for p in paths] == [".png", ".pdf"]
+        pixels = np.asarray(Image.open(paths[0]).convert("L"))
+        assert 0.001 < (pixels < 200).mean() < 0.9  # something is drawn, and it is not all ink
+        assert paths[1].read_bytes().startswith(b"%PDF")
+        assert "Digits-Five" in drawing.title
+        assert len(drawing.alt) > 40
+        assert "Tier mini" in drawing.caption
+
+
+def test_the_same_records_give_the_same_bytes(frame: pd.DataFrame):
+    for form in ("png", "pdf"):
+        assert len({figures.render(figures.draw("tnn", frame, "digits"), form) for _ in range(2)}) == 1
+
+
+def test_similarity_shows_the_stored_matrices_with_and_without_t(frame: pd.DataFrame):
+    drawing = figures.draw("similarity", frame, "digits")
+    axes = [a for a in drawing.figure.axes if a.images]
+    assert len(axes) == 10
+    selected = runs.select(frame, "digits")
+    for axis, row in ((axes[0], "tsvdnet:e"), (axes[5], "tsvdnet")):
+        stored = runs.artifacts(selected.rows[row], "mm", 0)
+        assert np.allclose(axis.images[0].get_array(), stored["similarity_mt"])
+    assert [a.get_title() for a in axes[:5]] == [
+        "mt (source)",
+        "up (source)",
+        "sv (source)",
+        "syn* (source)",
+        "mm (target)",
+    ]
+
+
+def test_tnn_shows_the_mean_probe_and_the_bound(frame: pd.DataFrame):
+    left, right = figures.draw("tnn", frame, "digits").figure.axes
+    lines = {line.get_label(): line.get_ydata() for line in left.lines}
+    selected = runs.select(frame, "digits")
+    _, values = runs.series(runs.curves(selected.rows["tsvdnet"], "mm"), "probes.tnn_rotated")
+    assert values.shape == (3, 10)
+    assert np.allclose(lines["T-SVDNet"], values.mean(axis=0))
+    assert np.asarray(lines["lower bound C√(C·D)"])[0] == pytest.approx(10 * np.sqrt(50))
+    assert len(right.lines) == 2
+
+
+def test_uncertainty_has_a_curve_a_domain_and_a_curve_a_noise_level(frame: pd.DataFrame):
+    left, right = figures.draw("uncertainty", frame, "digits").figure.axes
+    assert [line.get_label() for line in left.lines] == ["mt", "up", "sv", "syn*", "mm (target)"]
+    assert [line.get_label() for line in right.lines] == ["r = 0", "r = 0.1", "r = 0.5", "r = 1"]
+    assert right.get_title().startswith("on mt")
+
+
+def test_tsne_shows_the_papers_three_methods_by_class_and_by_domain(frame: pd.DataFrame):
+    figure = figures.draw("tsne", frame, "digits").figure
+    assert [a.get_title() for a in figure.axes[:3]] == ["Source-Only", "M³SDA", "T-SVDNet"]
+    assert len(figure.axes[0].collections) == 10  # classes
+    assert len(figure.axes[3].collections) == 2  # source and target
+
+
+def test_curves_have_one_panel_a_target(frame: pd.DataFrame):
+    figure = figures.draw("curves", frame, "digits", methods=["tsvdnet"]).figure
+    assert [a.get_title() for a in figure.axes if a.get_visible()] == ["→ mm", "→ mt", "→ up", "→ sv", "→ syn*"]
+
+
+def test_curves_and_costs_take_the_targets_statistics_and_say_so(frame: pd.DataFrame, tmp_path: Path):
+    wanted = {"target_last": None, "last": "running"}
+    for column, statistics in wanted.items():
+        drawing = figures.draw("curves", frame, "digits", methods=["tsvdnet"], target="mm", statistics=statistics)
+        ends = frame[(frame.method == "tsvdnet") & (frame.preset == "") & (frame.target == "mm")][column]
+        assert drawing.figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(ends.mean())
+        assert ("of target training images, re-estimated" in drawing.caption) == (statistics is None)
+        costs = figures.draw("cost", frame, "digits", statistics=statistics)
+        dann = frame[(frame.method == "tsvdnet") & (frame.preset == "")][column].mean()
+        assert any(line.get_ydata()[0] == pytest.approx(dann) for line in costs.figure.axes[0].lines[:-1])
+    for kind in ("tsne", "tnn"):  # the paper's own figures: what the loop leaves behind
+        assert "loop leaves behind, as released code does" in figures.draw(kind, frame, "digits").caption
+    with pytest.raises(UserError, match="--statistics does not go with --kind tsne"):
+        figures.draw("tsne", frame, "digits", statistics="target")
+
+
+def test_a_name_with_dollars_is_a_name_and_not_mathematics(tmp_path: Path):
+    write_study(tmp_path, ["net.py:Odd"], title="$x_1^{2}$ & <b> %")
+    figures.render(figures.draw("curves", records.load(tmp_path), "digits"), "png")
+
+
+def test_refusals_say_what_to_run(tmp_path: Path, frame: pd.DataFrame):
+    write_study(tmp_path, ["dann"], targets=["mm"])
+    lone = records.load(tmp_path)
+    with pytest.raises(UserError, match=r"no finished run for a row with \+T.*--methods tsvdnet|without \+T"):
+        figures.draw("similarity", lone, "digits")
+    with pytest.raises(UserError, match=r"no artifacts\.npz to draw from"):
+        figures.draw("tsne", lone, "digits")
+    with pytest.raises(UserError, match="Did you mean 'tsne'"):
+        figures.draw("tsn", frame, "digits")
+    with pytest.raises(UserError, match="There is no target that all shown rows have run 'mt'"):
+        figures.draw("tnn", frame, "digits", target="mt")
+    with pytest.raises(UserError, match="There is no seed that all shown rows have run"):
+        figures.draw("similarity", frame, "digits", seed=9)
+    with pytest.raises(UserError, match="--methods does not go with --kind cost: leave it out"):
+        figures.draw("cost", frame, "digits", methods=["tsvdnet"])
+    with pytest.raises(UserError, match="--methods tsvdnet:e,tsvdnet"):
+        figures.draw("tnn", frame, "digits", methods=["tsvdnet"])
+    with pytest.raises(UserError, match="nothing to draw"):
+        figures.draw("cost", lone, "digits")
+
+
+def test_mixed_records_are_refused_as_in_tables(tmp_path: Path):
+    write_run(tmp_path, "dann", "mm", 0)
+    write_run(tmp_path, "dann", "mm", 0, tier="lite")
+    with pytest.raises(UserError, match="mix tiers"):
+        figures.draw("curves", records.load(tmp_path), "digits")
+
+
+def test_critical_difference_is_refused_for_one_suite_and_drawn_for_three(tmp_path: Path):
+    methods = ["source-only", "dann", "m3sda", "tsvdnet"]
+    write_study(tmp_path, methods, seeds=(0, 1))
+    with pytest.raises(UserError, match=r"at least 10 independent blocks.*there are 5"):
+        figures.draw("critical-difference", records.load(tmp_path), None)
+    for suite in ("pacs", "domainnet"):
+        write_study(tmp_path, methods, suite=suite, seeds=(0, 1), generated=())
+    drawing = figures.draw("critical-difference", records.load(tmp_path), None)
+    assert drawing.alt.startswith("Methods by mean rank, best first: T-SVDNet 1.00, M³SDA 2.00")
+    assert "15 blocks" in drawing.caption
+    assert "of target training images, re-estimated" in drawing.caption
+    old = records.load(tmp_path)
+    old.loc[old["suite"] == "pacs", "target_last"] = np.nan
+    with pytest.raises(UserError, match="Add --statistics running"):
+        figures.draw("critical-difference", old, None)
+    assert "15 blocks" in figures.draw("critical-difference", old, None, statistics="running").caption
+    png = Image.open(io.BytesIO(figures.render(drawing, "png")))
+    assert png.width > 400
+
+
+def test_groups_of_ranks_that_cannot_be_told_apart():
+    assert groups([1.0, 1.5, 3.0, 3.4], 1.0) == [(0, 1), (2, 3)]
+    assert groups([1.0, 2.0, 3.0], 1.0) == [(0, 1), (1, 2)]
+    assert groups([1.0, 2.0, 3.0], 0.5) == []
+    assert groups([1.0, 1.1, 1.2], 5.0) == [(0, 2)]
+
+
+def test_gains_have_a_line_a_method_and_an_interval_where_seeds_allow(tmp_path: Path):
+    write_study(tmp_path, ["source-only:bn", "dann", "m3sda"])
+    drawing = figures.draw("gains", records.load(tmp_path), "digits")
+    (axis,) = drawing.figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["DANN (multi-source)", "M³SDA (multi-source)"]
+    bars = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
+    assert len(bars) == 1 + 2, "the zero line and one interval a method"
+    assert "Largest average: M³SDA" in drawing.alt
+    assert figures.render(drawing, "png").startswith(b"\x89PNG")

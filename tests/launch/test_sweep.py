@@ -1,0 +1,179 @@
+"""Cutting a plan into tasks, asking for time, remembering what was sent, telling states apart: without SLURM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmark.errors import UserError
+from benchmark.launch import queue, submissions
+from benchmark.launch.cluster import Profile
+from benchmark.launch.logs import section
+from benchmark.launch.slurm import ask_minutes, cut, sbatch_options
+from benchmark.launch.status import states
+from benchmark.launch.submissions import Submission, launching, new_folder
+
+
+def runs(*seconds: float) -> dict[str, float]:
+    return {f"r{i}": s for i, s in enumerate(seconds)}
+
+
+def test_short_runs_share_tasks_and_long_ones_do_not():
+    profile = Profile(pack_minutes=60, pack_runs=50, parallel=1)
+    assert [len(pack) for pack in cut(runs(*[60.0] * 120), profile)] == [40, 40, 40]
+    assert len(cut(runs(*[7200.0] * 4), profile)) == 4
+
+
+def test_every_run_is_in_exactly_one_task_and_no_task_has_too_many():
+    seconds = runs(*(10.0 * (i % 17 + 1) for i in range(333)))
+    packs = cut(seconds, Profile(pack_runs=20, parallel=4))
+    assert sorted(run for pack in packs for run in pack) == sorted(seconds)
+    assert max(map(len, packs)) <= 20
+
+
+def test_work_is_spread_over_the_tasks_that_may_run_at_once_if_it_is_worth_their_start():
+    assert len(cut(runs(*[300.0] * 8), Profile(parallel=4))) == 4
+    assert len(cut(runs(*[1.0] * 8), Profile(parallel=4))) == 1
+
+
+def test_tasks_have_about_equal_work():
+    seconds = runs(*(float(i) for i in range(1, 101)))
+    work = [sum(seconds[run] for run in pack) for pack in cut(seconds, Profile(parallel=5, pack_minutes=30))]
+    assert max(work) - min(work) <= 100
+
+
+@pytest.mark.parametrize("seconds, longest, minutes", [(60, 240, 15), (1200, 240, 60), (36000, 240, 240), (60, 5, 5)])
+def test_the_time_asked_for_has_a_margin_and_an_end(seconds, longest, minutes):
+    asked = ask_minutes(seconds, Profile(margin=1.5), longest)
+    assert asked == minutes
+    assert asked == longest or asked * 60 >= 1.5 * seconds
+
+
+def test_a_profile_becomes_the_options_of_sbatch():
+    profile = Profile(partition="gpu", gpus=2, gpu_type="a100", memory_gb=1.5, sbatch={"exclusive": True, "nice": 5})
+    options = sbatch_options(profile.resources("paper"), 90)
+    assert {"--partition=gpu", "--gpus-per-node=a100:2", "--mem=1536M", "--exclusive", "--nice=5", "--time=90"} <= set(
+        options
+    )
+
+
+def test_only_one_person_launches_into_a_folder_at_a_time(tmp_path: Path):
+    with launching(tmp_path), pytest.raises(UserError, match="is launching into"), launching(tmp_path, patience=0.3):
+        pass
+    with launching(tmp_path, patience=0.3):
+        pass
+
+
+def test_the_lock_of_a_launch_that_died_is_taken_away(tmp_path: Path):
+    with launching(tmp_path):
+        lock = tmp_path / submissions.FOLDER / "launching"
+        long_ago = time.time() - submissions.LOCK_SECONDS - 1
+        os.utime(lock, (long_ago, long_ago))
+        with launching(tmp_path, patience=2):
+            assert lock.exists()
+        assert not lock.exists()
+
+
+@pytest.mark.parametrize(
+    "end, memory",
+    [
+        (queue.Ended("OUT_OF_MEMORY", "0:125"), True),
+        (queue.Ended("FAILED", "0:9"), True),
+        (queue.Ended("FAILED", "137:0"), True),
+        (queue.Ended("FAILED", "1:0"), False),
+        (queue.Ended("CANCELLED", "0:9"), False),
+    ],
+)
+def test_how_memory_kills_look(end, memory):
+    assert end.killed is memory
+
+
+def test_a_log_of_many_runs_is_divided_into_theirs():
+    log = "preface\n=== run aa starts\none\n=== run bb starts\ntwo\n=== run bb done\n=== run aa starts\nthree"
+    assert section(log, "aa") == "=== run aa starts\none\n=== run aa starts\nthree"
+    assert "two" in section(log, "bb")
+
+
+# -- states, as the disk tells them ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no SLURM here
+    return tmp_path / "runs"
+
+
+def write(results: Path, run: str, **files: object) -> None:
+    folder = results / "digits" / "mini" / run
+    folder.mkdir(parents=True)
+    spec = {"suite": "digits", "tier": "mini", "method": "dann", "preset": "", "target": "mm", "seed": 3}
+    for name, content in {"spec": spec, **files}.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def test_states_follow_from_the_files_alone(results: Path):
+    from benchmark.records.lease import process_start
+
+    me = {"host": os.uname().nodename, "pid": os.getpid(), "started": process_start(os.getpid()), "node": "n7"}
+    beat = {"update": 20, "total": 80, "seconds": 10.0, "restarts": 2}
+    write(results, "aa", record={"run_id": "aa"})
+    write(results, "bb", lease={**me, "token": "x"}, heartbeat=beat)
+    write(results, "cc", failure={"reason": "NaN in the loss"})
+    write(results, "dd", lease={**me, "pid": 2**22 + 7, "token": "x"}, heartbeat=beat)
+    found = {state.run_id: state for state in states(results, ["aa", "bb", "cc", "dd", "ee"])}
+    assert [found[run].state for run in found] == ["done", "running", "failed", "interrupted", "absent"]
+    running = found["bb"]
+    assert (running.update, running.total, running.node, running.restarts) == (20, 80, "n7", 2)
+    assert running.progress == 0.25
+    assert running.seconds_left == pytest.approx(30.0)
+    assert found["cc"].reason == "NaN in the loss"
+    assert (found["aa"].name, found["aa"].target, found["aa"].seed) == ("dann", "mm", 3)
+
+
+def test_another_hosts_lease_counts_by_its_age(results: Path):
+    write(results, "aa", lease={"host": "elsewhere", "pid": 1, "token": "x"})
+    assert states(results)[0].state == "running"
+    lease = results / "digits" / "mini" / "aa" / "lease.json"
+    os.utime(lease, (time.time() - 3600, time.time() - 3600))
+    assert states(results)[0].state == "interrupted"
+
+
+def test_a_run_that_was_sent_and_never_began_is_known_by_its_submission(results: Path):
+    results.mkdir()
+    spec = {"suite": "digits", "tier": "mini", "method": "dann", "target": "mm", "seed": 0}
+    folder = new_folder(results)
+    Submission(folder, {"7_0": ["ff"]}, {"ff": spec}, {}, None, "code").save()
+    (state,) = states(results)
+    assert (state.run_id, state.state, state.job, state.name) == ("ff", "queued", "7_0", "dann")
+    assert "does not answer" in state.reason
+
+
+def test_no_folder_is_used_for_two_submissions(results: Path):
+    assert new_folder(results) != new_folder(results)
+
+
+def test_status_answers_without_waiting_for_torch(tmp_path: Path):
+    command = [sys.executable, "-X", "importtime", "-m", "benchmark", "status", "--results", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "No run in" in done.stdout
+    assert "typer" in imported
+    assert not imported & {"torch", "pandas", "numpy"}
+
+
+def test_time_left_follows_the_pace_that_is_seen():
+    from benchmark.cli.session import Watch
+    from benchmark.launch.local import Event
+    from tests.tiny import tiny
+
+    specs = [tiny(seed=seed) for seed in range(4)]
+    watch = Watch(specs, {s.run_id: (10.0, "assumed") for s in specs}, workers=1, show=False)
+    assert watch._left() == "40 s"
+    watch(Event("beat", 0, specs[0], {"update": 5, "total": 10, "seconds": 20.0}))  # four times as slow as expected
+    assert watch._left() == "2 min"  # 20 s of this run, 40 s of each of the others
