@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from benchmark.errors import Interrupted, LeaseLost, RunFailed, RunHeld, UserError
+from methods.errors import MethodError
 
 # The base of typer's own complaints about a command line, wherever its version keeps that class.
 UsageProblem: type[Exception] = [c for c in typer.BadParameter.__mro__ if c not in (Exception, BaseException, object)][
@@ -44,12 +45,6 @@ def stopped_like_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def bad_requests() -> tuple[type[Exception], ...]:
-    """Errors of the user's. Those of methods count once something has imported them: torch takes seconds."""
-    contract = sys.modules.get("methods.contract")
-    return (UserError, contract.MethodError) if contract else (UserError,)
-
-
 @stopped_like_ctrl_c()
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors of the user's become sentences."""
@@ -66,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         if code == 130:  # of a verb that stopped in good order, or as typer passes an interrupt on
             err.print(INTERRUPTED)
         return code
-    except bad_requests() as error:
+    except (UserError, MethodError) as error:
         err.print(str(error), markup=False)
         return 2
     except UsageProblem as error:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from methods import BUILT_IN as BUILT_IN
+from methods.errors import MethodError as MethodError
 
 if TYPE_CHECKING:
     from benchmark.run.task import Task
@@ -212,10 +213,6 @@ def frozen(module: nn.Module) -> Iterator[None]:
     finally:
         for m, flag in flags:
             m.training = flag
-
-
-class MethodError(ValueError):
-    """A method name, preset or hyper-parameter that does not exist. The message is meant for the user."""
 
 
 def registry() -> dict[str, type[Method]]:

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from benchmark.errors import unknown
+from methods.errors import unknown
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # 2^−2 … 2^2, as in the authors' releases of DAN, JAN and RTN
 ESTIMATORS = ("biased", "unbiased", "linear")

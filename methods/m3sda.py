@@ -32,8 +32,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmark.errors import unknown
 from methods.contract import HParams, LabeledBatch, Method, Range, UnlabeledBatch
+from methods.errors import unknown
 from methods.mcd import discrepancy
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmark.errors import unknown
 from methods.contract import HParams, LabeledBatch, Method, Range, UnlabeledBatch
+from methods.errors import unknown
 from methods.layers import discriminator, domain_loss, ramp, reverse_gradient
 
 if TYPE_CHECKING:

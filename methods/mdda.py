@@ -35,8 +35,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmark.errors import unknown
 from methods.contract import HParams, LabeledBatch, Method, Range, UnlabeledBatch, Views, frozen
+from methods.errors import unknown
 from methods.layers import discriminator
 from methods.source_only import source_loss
 

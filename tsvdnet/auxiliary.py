@@ -1,5 +1,8 @@
 """The auxiliary tensor A (Sec. 3.5): thresholds, the η schedule, the A-step, and the audit that says when A must be zero.
 
+`Auxiliary` holds A and η from update to update and is the low-rank term of the objective; `NuclearNorm` is the term that
+does without them.
+
 The audit in one line: entries of G lie in [0, 1], so no singular value of a Fourier slice exceeds n3·√(n1·n2). Where the
 smallest σ that a rule lets through is larger, A = 0 whatever the data. On Digits-Five and PACS that is so at the
 published λ and η_max, for the paper's rule and for the released code's.
@@ -8,12 +11,15 @@ published λ and η_max, for the paper's rule and for the released code's.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from benchmark.errors import unknown
-from tsvdnet.tensor import Threshold, rotate, shrink, unrotate
+from methods.errors import unknown
+from tsvdnet.diagnostics import describe_auxiliary
+from tsvdnet.tensor import Threshold, rotate, shrink, tensor_nuclear_norm, unrotate
 
 RULES = ("paper", "code", "exact", "zero")
 CODE_EPSILON = 1e-5  # in the released code's threshold
@@ -119,3 +125,138 @@ def proximal(
         return torch.zeros_like(g)
     a = shrink(turned, t, repeat_top=repeat_top)
     return unrotate(a) if rotation else a
+
+
+@dataclass(frozen=True)
+class Growth:
+    """η as Algorithm 2 prints it: from η0, times ρ at every A-step, up to η_max."""
+
+    eta0: float = 1e-5
+    eta_max: float = 1.0
+    rho: float = 1.1
+
+    def at(self, progress: float, eta: float) -> float:
+        """η before an update: as the last A-step left it."""
+        return eta
+
+    def after(self, eta: float) -> float:
+        """η after an A-step."""
+        return min(self.rho * eta, self.eta_max)
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """η by the share of the budget that is done, see `ramp`: A-steps do not move it."""
+
+    eta0: float = 1e-5
+    eta_max: float = 1.0
+    share: float = 0.15
+
+    def at(self, progress: float, eta: float) -> float:
+        """η before an update."""
+        return ramp(progress, self.eta0, self.eta_max, self.share)
+
+    def after(self, eta: float) -> float:
+        """η after an A-step."""
+        return eta
+
+
+class Auxiliary(nn.Module):
+    """A (C, C, D) and η, from update to update: the low-rank term, and the A-step that follows the step in θ.
+
+        loss = loss + low_rank(G)      (η/2)‖A − G‖_F², A a constant
+        low_rank.step(G)               A ← Rotate⁻¹(shrink(Rotate(G))) with the η in force; then the next η
+
+    `rule` (D3), `rotation` and `repeat_top` (D4) are those of `proximal`. An A-step is taken at every `every`-th call of
+    `step` (D7), where the count starts anew after `restart` calls (0: never). Before the first one A is random in [0, 1]
+    from `seed`, or zero for None (D16). A, η and the counts are saved and restored with the module.
+    """
+
+    A: Tensor
+    alive: Tensor
+    nonzero: Tensor
+
+    def __init__(
+        self,
+        classes: int,
+        domains: int,
+        *,
+        lam: float,
+        schedule: Growth | Ramp = Growth(),
+        rule: str = "paper",
+        rotation: bool = True,
+        repeat_top: bool = False,
+        every: int = 1,
+        restart: int = 0,
+        seed: int | None = 0,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.lam, self.schedule, self.rule, self.rotation, self.repeat_top = lam, schedule, rule, rotation, repeat_top
+        self.every, self.restart = every, restart
+        self.shape = slice_shape(classes, domains, rotation)
+        self.eta, self.steps, self.steps_at_max = schedule.eta0, 0, 0
+        size = (classes, classes, domains)
+        first = torch.zeros(size) if seed is None else torch.rand(size, generator=torch.Generator().manual_seed(seed))
+        self.register_buffer("A", first.to(device))
+        self.register_buffer("alive", torch.zeros((), device=device))  # 1 while A ≠ 0 by an A-step
+        self.register_buffer("nonzero", torch.zeros((), device=device))  # steps that left A ≠ 0
+
+    def follow(self, progress: float) -> None:
+        """η at this share of the budget, where the schedule goes by it."""
+        self.eta = self.schedule.at(progress, self.eta)
+
+    def forward(self, g: Tensor) -> Tensor:
+        """(η/2)‖A − G‖_F²: (C, C, D) → 0-d."""
+        return 0.5 * self.eta * (self.A - g).square().sum()
+
+    @torch.no_grad()
+    def step(self, g: Tensor) -> None:
+        """After the step in θ: A from the G that `forward` saw, when its turn has come."""
+        self.steps_at_max += self.eta >= self.schedule.eta_max
+        count = self.steps % self.restart if self.restart else self.steps
+        if count % self.every == 0:
+            self.A = self.shrunk(g)
+            self.alive = (self.A != 0).any().to(self.alive.dtype)
+            self.eta = self.schedule.after(self.eta)
+        self.nonzero = self.nonzero + self.alive
+        self.steps += 1
+
+    def shrunk(self, g: Tensor) -> Tensor:
+        """What an A-step at this η makes of G; without the SVD where only zero can come of it."""
+        if must_be_zero(self.rule, self.lam, self.eta, self.shape):
+            return torch.zeros_like(self.A)
+        a = proximal(g, self.rule, self.lam, self.eta, rotation=self.rotation, repeat_top=self.repeat_top)
+        return a.contiguous()  # as a checkpoint restores it: the order of a sum depends on the layout
+
+    def describe(self, g: Tensor) -> dict[str, Any]:
+        """What a record says: A beside the G that it came from, η, threshold and bound, and shares of the steps so far."""
+        steps, nonzero = max(self.steps, 1), self.nonzero.item()
+        return describe_auxiliary(self.A, g, self.rotation) | {
+            "lam": self.lam,
+            "eta": self.eta,
+            "threshold": smallest_survivor(self.rule, self.lam, self.eta, self.shape[2]),
+            "sigma_bound": largest_sigma(self.shape),
+            "share_eta_max": self.steps_at_max / steps,
+            "share_a_nonzero": nonzero / steps,
+            "a_zero_whole_run": nonzero == 0,
+        }
+
+    def get_extra_state(self) -> Tensor:
+        """η and the counts: numbers of the host, so that no step waits for the device, yet saved with the module."""
+        return torch.tensor([self.eta, self.steps, self.steps_at_max], dtype=torch.float64)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.eta, *counts = state.tolist()
+        self.steps, self.steps_at_max = map(int, counts)
+
+
+@dataclass(frozen=True)
+class NuclearNorm:
+    """+T without A: a weight times the tensor nuclear norm of G itself, rotated or as stacked: (C, C, D) → 0-d."""
+
+    weight: float
+    rotation: bool = True
+
+    def __call__(self, g: Tensor) -> Tensor:
+        return self.weight * tensor_nuclear_norm(rotate(g) if self.rotation else g)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmark.errors import UserError, unknown
 from methods.contract import HParams
+from methods.errors import MethodError, unknown
 from tsvdnet.auxiliary import RULES
 from tsvdnet.uncertainty import FORMS, LINKS
 
@@ -75,9 +75,9 @@ class TSVDNetHParams(HParams):
                 raise unknown(f"value of tsvdnet.{name}", getattr(self, name), allowed)
         for name in ("lam", "eta_max", "eta0", "gamma", "alpha", "rho"):
             if not getattr(self, name) > 0:
-                raise UserError(f"tsvdnet.{name} must be above zero, not {getattr(self, name)}.")
+                raise MethodError(f"tsvdnet.{name} must be above zero, not {getattr(self, name)}.")
         if self.aux_every < 1 or self.kernel_dim < 0 or self.sigma_floor < 0 or not 0 <= self.eta_ramp <= 1:
-            raise UserError(
+            raise MethodError(
                 "tsvdnet needs aux_every ≥ 1, kernel_dim ≥ 0, sigma_floor ≥ 0 and eta_ramp between 0 and 1."
             )
 

@@ -1,7 +1,7 @@
 """Prototypes and their similarities (Sec. 3.1): pseudo labels, class means, moving averages, the Gaussian kernel, Ψ.
 
-Every function keeps its shapes fixed, whichever classes a batch happens to hold: a label of −1 means "none", and nothing
-waits for the device.
+`Prototypes` keeps them from batch to batch; the functions before it are its steps. Shapes are fixed, whichever classes a
+batch happens to hold: a label of −1 means "none", and nothing waits for the device.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from benchmark.errors import unknown
+from methods.errors import unknown
 
 
 def entropy(probabilities: Tensor, epsilon: float = 0.0) -> Tensor:
@@ -78,3 +78,75 @@ def gaussian_similarity(prototypes: Tensor, gamma: float, reduction: str = "sum"
 def stack(similarities: Sequence[Tensor] | Tensor) -> Tensor:
     """Ψ: D matrices (C, C), sources first and the target last, → G (C, C, D)."""
     return torch.stack(list(similarities), dim=2)
+
+
+class Prototypes(nn.Module):
+    """The prototypes of every class in every domain, moving averages over batches, and their similarities G.
+
+        G = prototypes(features, labels)      Eq. 2 to 5: class means → moving averages → kernel → Ψ
+
+    Domains come in a fixed order, the target last; its labels are those that `pseudo_labels` gives. The state, saved and
+    restored with the module: `means` (D, C, F); `seen` (D,), 1 once a domain has had a label; `G` (C, C, D), the last one.
+
+    `rule` and `threshold` say which predictions are confident (D6), `alpha` weights a new mean (D14), `epsilon` is added to
+    its count; `gamma`, `distance` (D5) and `kernel_dim`, the feature dimension that a mean distance is scaled to (0: none),
+    are the kernel's.
+    """
+
+    means: Tensor
+    seen: Tensor
+    G: Tensor
+
+    def __init__(
+        self,
+        classes: int,
+        domains: int,
+        features: int,
+        *,
+        rule: str = "probability",
+        threshold: float = 0.9,
+        alpha: float = 0.5,
+        epsilon: float = 0.0,
+        gamma: float = 0.05,
+        distance: str = "mean",
+        kernel_dim: int = 2048,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.rule, self.threshold, self.alpha, self.epsilon = rule, threshold, alpha, epsilon
+        self.gamma, self.distance = gamma, distance
+        self.scale = features / kernel_dim if kernel_dim and distance == "mean" else 1.0
+        self.register_buffer("means", torch.zeros(domains, classes, features, device=device))
+        self.register_buffer("seen", torch.zeros(domains, device=device))
+        self.register_buffer("G", torch.zeros(classes, classes, domains, device=device))
+
+    def pseudo_labels(self, probabilities: Tensor) -> Tensor:
+        """Eq. 3 for the target: (B, C) → (B,), −1 where the prediction is not confident."""
+        return pseudo_labels(probabilities.detach(), self.rule, self.threshold)
+
+    def forward(self, features: Tensor | Sequence[Tensor], labels: Sequence[Tensor]) -> Tensor:
+        """Features (B_d, F) and labels (B_d,) of each domain → G (C, C, D); the gradient flows into the features."""
+        return self.similarity(self.update(features, labels))
+
+    def update(self, features: Tensor | Sequence[Tensor], labels: Sequence[Tensor]) -> Tensor:
+        """Eq. 2 and 4: this batch into the moving averages, → (D, C, F) with a gradient. Features may come as one tensor."""
+        domains, classes = self.means.shape[:2]
+        joined = features if isinstance(features, Tensor) else torch.cat(list(features))
+        pair = torch.cat([torch.where(y >= 0, y + d * classes, -1) for d, y in enumerate(labels)])  # (domain, class)
+        means, present = class_means(joined, pair, domains * classes, self.epsilon)
+        present = present.view(domains, classes)
+        new = moving_average(self.means, means.view_as(self.means), present, self.alpha)
+        self.means, self.seen = new.detach(), torch.maximum(self.seen, present.any(1).to(self.seen.dtype))
+        return new
+
+    def similarity(self, prototypes: Tensor) -> Tensor:
+        """Eq. 5 of every domain, stacked: (D, C, F) → G (C, C, D); zero for a domain that has no prototype yet."""
+        each = gaussian_similarity(prototypes, self.gamma, self.distance, self.scale)
+        g = stack(each * self.seen[:, None, None])
+        self.G = g.detach()
+        return g
+
+    def floor(self) -> float:
+        """The similarity of two orthogonal prototypes of length 1."""
+        pair = torch.eye(2, self.means.shape[2], dtype=torch.float64)
+        return gaussian_similarity(pair, self.gamma, self.distance, self.scale)[0, 1].item()

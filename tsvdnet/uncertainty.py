@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmark.errors import unknown
+from methods.errors import unknown
 
 LINKS = ("softplus", "exp", "raw")
 FORMS = ("approximate", "exact", "printed", "commented", "broadcast")
@@ -87,3 +87,23 @@ def deviation(s: Tensor, form: str, link: str, floor: float) -> Tensor:
     if form in ("commented", "broadcast"):
         return variance(s, "raw", COMMENTED_FLOOR).sqrt()
     return variance(s, link, floor).sqrt()
+
+
+class Uncertainty(nn.Linear):
+    """The head and its loss: s = head(features), one number a sample; `loss` weights a source by it; σ = `sigma(s)`."""
+
+    def __init__(self, features: int, form: str = "approximate", link: str = "softplus", floor: float = 0.1) -> None:
+        super().__init__(features, 1)
+        self.form, self.link, self.floor = form, link, floor
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, F) → s (B,)."""
+        return super().forward(features)[:, 0]
+
+    def loss(self, logits: Tensor, labels: Tensor, s: Tensor) -> Tensor:
+        """Logits (B, C), labels (B,), s (B,) → 0-d: see `weighted_loss`."""
+        return weighted_loss(logits, labels, s, self.form, self.link, self.floor)
+
+    def sigma(self, s: Tensor) -> Tensor:
+        """σ of every sample, as the loss uses it: (B,) → (B,)."""
+        return deviation(s, self.form, self.link, self.floor)

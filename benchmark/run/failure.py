@@ -13,12 +13,13 @@ from typing import Any
 from benchmark.errors import RunFailed, UserError
 from benchmark.files import read_object, write_json
 from benchmark.records.lease import whole_number
+from methods.errors import MethodError
 
 
 def reason_of(error: BaseException) -> str:
     """An error in one line. Errors of this suite are sentences already; others get their type in front."""
     words = str(error).splitlines()[0][:300] if str(error) else ""
-    if isinstance(error, RunFailed | UserError) or hasattr(error, "term"):
+    if isinstance(error, RunFailed | UserError | MethodError) or hasattr(error, "term"):
         return str(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return f"out of memory: {words or 'no more to be had'}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmark.__main__ import main
 from benchmark.run import execute
 from benchmark.run.stages import divide
 from benchmark.spec import RunSpec
@@ -335,3 +338,28 @@ def test_permuted_target_labels_change_no_weight_and_no_label_free_score(
     assert true["data"]["fingerprint"] != permuted["data"]["fingerprint"]
     assert true["selected"]["unsup"] == permuted["selected"]["unsup"]
     assert true["losses"] == permuted["losses"]
+
+
+# -- what stands outside the harness ----------------------------------------------------------------------------------
+
+EVERY_MODULE = """
+import importlib, pkgutil, sys
+import methods, tsvdnet
+for package in (methods, tsvdnet):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+print(*sorted(name for name in sys.modules if name.partition(".")[0] == "benchmark"))
+"""
+
+
+def test_methods_and_tsvdnet_import_nothing_of_the_benchmark() -> None:
+    found = subprocess.run([sys.executable, "-c", EVERY_MODULE], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
+def test_an_option_that_a_method_refuses_is_a_sentence_with_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["plan", "--suite", "digits", "--methods", "tsvdnet", "--targets", "mm", "--set", "tsvdnet.prox=papper"]
+    assert main(arguments) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("There is no value of tsvdnet.prox 'papper'. Did you mean 'paper'? Allowed: paper, code,")
+    assert "Traceback" not in said

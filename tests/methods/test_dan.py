@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.errors import UserError
 from methods.coral import coral_distance
 from methods.dan import mk_mmd
+from methods.errors import MethodError
 from methods.kernels import mean_bandwidth, squared_distances
 from methods.rtn import fused_mmd
 from tests.methods.small import batches, build
@@ -109,7 +109,7 @@ def test_autocast_takes_no_digits_from_a_distance(distance) -> None:
 
 
 def test_unknown_estimator_is_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"no MMD estimator 'quadratic'.*biased"):
+    with pytest.raises(MethodError, match=r"no MMD estimator 'quadratic'.*biased"):
         mk_mmd(torch.randn(3, 2), torch.randn(3, 2), estimator="quadratic")
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.errors import UserError
 from methods.dctn import confusion, discriminator_loss, perplexity_weights
+from methods.errors import MethodError
 from tests.methods.small import NO_VIEWS, batches, build, moved
 
 SIZES = [(1, 1), (4, 7), (9, 3)]
@@ -188,7 +188,7 @@ def test_accumulated_losses_weigh_all_images_alike() -> None:
 
 
 def test_unknown_choices_are_sentences() -> None:
-    with pytest.raises(UserError, match=r"There is no loss of dctn 'hinge'"):
+    with pytest.raises(MethodError, match=r"There is no loss of dctn 'hinge'"):
         build("dctn", loss="hinge")
-    with pytest.raises(UserError, match=r"There is no vote of dctn 'majority'"):
+    with pytest.raises(MethodError, match=r"There is no vote of dctn 'majority'"):
         build("dctn", vote="majority")

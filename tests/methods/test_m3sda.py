@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmark.errors import UserError
 from methods.contract import LabeledBatch, UnlabeledBatch
+from methods.errors import MethodError
 from methods.m3sda import code_moment_distance, moment_distance
 from tests.methods.small import batches, build
 
@@ -200,5 +200,5 @@ def test_moment_weight_brings_the_moments_together() -> None:
 
 
 def test_unknown_form_is_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"There is no form of m3sda 'gamma'\..*Allowed: beta, plain, code"):
+    with pytest.raises(MethodError, match=r"There is no form of m3sda 'gamma'\..*Allowed: beta, plain, code"):
         build("m3sda", form="gamma")

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from benchmark.errors import UserError
 from methods.contract import LabeledBatch, UnlabeledBatch
+from methods.errors import MethodError
 from methods.mdan import soft_maximum
 from tests.methods.small import batches, build
 
@@ -112,5 +112,5 @@ def test_discriminators_descend_and_the_extractor_climbs_their_loss(form: str) -
 
 
 def test_unknown_form_is_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"There is no form of mdan 'softer'\..*Allowed: soft, hard, code"):
+    with pytest.raises(MethodError, match=r"There is no form of mdan 'softer'\..*Allowed: soft, hard, code"):
         build("mdan", form="softer")

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from benchmark.errors import UserError
 from benchmark.run.task import make_task
 from benchmark.spec import resolve
 from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams
+from methods.errors import MethodError
 from methods.mdda import MDDA, combination_weights, gradient_penalty
 from tests.methods.small import batches, build, moved, task
 from tests.tiny import tiny
@@ -258,5 +258,5 @@ def test_code_distils_on_features_of_the_target_encoders() -> None:
 
 
 def test_unknown_choice_is_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"There is no combine of mdda 'votes'\..*Allowed: .*probabilities"):
+    with pytest.raises(MethodError, match=r"There is no combine of mdda 'votes'\..*Allowed: .*probabilities"):
         build("mdda", combine="votes")

@@ -233,7 +233,7 @@ CHOICES = [
 def test_a_choice_that_a_method_does_not_have_is_answered_with_those_it_has(
     small: Small, tmp_path: Path, method: str, key: str, words: str
 ) -> None:
-    with pytest.raises((UserError, RunFailed), match=f"There is no {re.escape(words)} 'neither'"):
+    with pytest.raises((MethodError, RunFailed), match=f"There is no {re.escape(words)} 'neither'"):
         small.execute(small.spec(method, overrides={key: "neither"}), tmp_path)
 
 
@@ -242,18 +242,19 @@ def test_values_of_tsvdnet_that_mean_nothing_are_refused() -> None:
     from tsvdnet.options import TSVDNetHParams
 
     one = torch.ones(2, 3)
-    raises("tsvdnet.lam must be above zero", lambda: TSVDNetHParams(lam=-1.0))
-    raises("aux_every ≥ 1", lambda: TSVDNetHParams(aux_every=0))
-    raises("There is no prox rule", lambda: auxiliary.threshold("other", 1.0, 1.0, 3))
-    raises("There is no rule for pseudo labels", lambda: prototypes.pseudo_labels(one, "other", 0.5))
-    raises("There is no reduction", lambda: prototypes.gaussian_similarity(one, 1.0, reduction="max"))
-    raises("There is no link of the uncertainty head", lambda: uncertainty.variance(one[0], "other"))
+    raises("tsvdnet.lam must be above zero", lambda: TSVDNetHParams(lam=-1.0), MethodError)
+    raises("aux_every ≥ 1", lambda: TSVDNetHParams(aux_every=0), MethodError)
+    raises("There is no prox rule", lambda: auxiliary.threshold("other", 1.0, 1.0, 3), MethodError)
+    raises("There is no rule for pseudo labels", lambda: prototypes.pseudo_labels(one, "other", 0.5), MethodError)
+    raises("There is no reduction", lambda: prototypes.gaussian_similarity(one, 1.0, reduction="max"), MethodError)
+    raises("There is no link of the uncertainty head", lambda: uncertainty.variance(one[0], "other"), MethodError)
     raises(
         "There is no form of the uncertainty loss",
         lambda: uncertainty.weighted_loss(one, one[:, 0].long(), one[0], "other"),
+        MethodError,
     )
     kernel = lambda x, y, paired: torch.eye(2)  # noqa: E731
-    raises("There is no MMD estimator", lambda: mmd([one], [one], kernel, estimator="other"))
+    raises("There is no MMD estimator", lambda: mmd([one], [one], kernel, estimator="other"), MethodError)
 
 
 def test_networks_say_what_they_cannot_be(tmp_path: Path) -> None:

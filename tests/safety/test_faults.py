@@ -341,17 +341,17 @@ def test_what_is_not_finite_fails_the_run_with_update_and_term_and_never_reaches
 def test_a_nan_in_the_auxiliary_tensor_of_tsvdnet_is_named(
     small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tsvdnet.method import TSVDNet
+    from tsvdnet import Auxiliary
 
-    real = TSVDNet._update_auxiliary
+    real = Auxiliary.step
 
-    def spoiled(self: TSVDNet) -> None:
-        real(self)
-        if self.updates == 3:
+    def spoiled(self: Auxiliary, g: torch.Tensor) -> None:
+        real(self, g)
+        if self.steps == 4:
             self.A = self.A / 0
 
-    monkeypatch.setattr(TSVDNet, "_update_auxiliary", spoiled)
-    with pytest.raises(RunFailed, match=r"state A.* was not finite at update 3"):
+    monkeypatch.setattr(Auxiliary, "step", spoiled)
+    with pytest.raises(RunFailed, match=r"state low_rank\.A was not finite at update 3"):
         small.execute(small.spec("tsvdnet"), tmp_path)
 
 

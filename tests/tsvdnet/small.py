@@ -56,7 +56,7 @@ def train(method: TSVDNet, updates: int = 6, start: int = 0, total: int = 20) ->
 
 def weights(method: TSVDNet) -> dict[str, Tensor]:
     """Everything the method learned or remembers."""
-    return {name: value.clone() for name, value in nn.Module.state_dict(method).items()}
+    return {name: value.clone() for name, value in method.state_dict()["modules"].items()}
 
 
 def equal(a: TSVDNet, b: TSVDNet) -> bool:

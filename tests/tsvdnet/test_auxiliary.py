@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmark.errors import UserError
+from methods.errors import MethodError
 from tests.tsvdnet.small import build, equal, train
 from tsvdnet import auxiliary as aux
 from tsvdnet.prototypes import gaussian_similarity, stack
@@ -46,7 +46,7 @@ def test_the_rules_are_the_papers_the_codes_and_the_exact_one():
     rule = aux.threshold("code", 1000.0, 0.5, 10)
     assert rule(torch.tensor(100.0)).item() == pytest.approx(2000.0 * 10 / (100 + 1e-5))
     assert aux.threshold("zero", 1000.0, 0.5, 10) == math.inf
-    with pytest.raises(UserError, match="paper"):
+    with pytest.raises(MethodError, match="paper"):
         aux.threshold("papers", 1.0, 1.0, 1)
 
 
@@ -183,3 +183,72 @@ def test_the_active_lambda_leaves_something_at_every_frequency(case, rule):
     )
     rank = tensor_rank(rotate(aux.proximal(stack(orthogonal), rule, active, eta_max)), tol=1e-9)
     assert (rank >= 1).all()
+
+
+# -- the part ------------------------------------------------------------------------------------------------------
+
+
+def test_the_part_is_the_term_with_the_old_a_and_then_the_a_step_with_the_same_eta():
+    low_rank = aux.Auxiliary(10, 5, lam=0.1, schedule=aux.Growth(eta0=0.5, eta_max=2.0, rho=1.5))
+    g, old = similarities(10, 5, 32), low_rank.A
+    assert old.min() >= 0
+    assert old.max() > 0.9
+    assert low_rank(g).item() == pytest.approx(0.25 * (old - g).square().sum().item(), rel=1e-6)
+    low_rank.step(g)
+    torch.testing.assert_close(low_rank.A, aux.proximal(g, "paper", 0.1, 0.5))
+    assert low_rank.eta == 0.75
+    for eta in (1.125, 1.6875, 2.0, 2.0):
+        low_rank.step(g)
+        assert low_rank.eta == eta
+    assert low_rank.describe(g)["share_eta_max"] == pytest.approx(1 / 5)
+
+
+def test_the_gradient_of_the_term_is_eta_times_the_distance_and_none_of_it_is_for_a():
+    low_rank, g = aux.Auxiliary(3, 2, lam=1.0, seed=None), torch.rand(3, 3, 2, requires_grad=True)
+    low_rank.follow(0.9)
+    low_rank(g).backward()
+    torch.testing.assert_close(g.grad, 1e-5 * g.detach())  # A is zero at the start, η = η0
+    low_rank.step(g)
+    assert not low_rank.A.requires_grad
+
+
+def test_eta_by_progress_is_moved_by_the_budget_and_eta_by_growth_by_the_steps():
+    ramp, growth = (aux.Auxiliary(3, 2, lam=1.0, schedule=s) for s in (aux.Ramp(share=0.5), aux.Growth()))
+    for part in (ramp, growth):
+        part.follow(0.5)
+        part.step(torch.ones(3, 3, 2))
+    assert ramp.eta == 1.0
+    assert growth.eta == pytest.approx(1.1e-5)
+
+
+def test_steps_come_every_so_many_calls_and_the_count_restarts():
+    low_rank, g, taken = aux.Auxiliary(3, 2, lam=1.0, every=4, restart=5), torch.ones(3, 3, 2), []
+    for call in range(9):
+        before = low_rank.A
+        low_rank.step(g)
+        if low_rank.A is not before:
+            taken.append(call)
+    assert taken == [0, 4, 5]
+
+
+def test_the_whole_state_of_the_part_is_in_its_state_dict(tmp_path):
+    """A, η and the counts: a restored part goes on as the first one does."""
+    one, two = (aux.Auxiliary(10, 5, lam=1e-3, schedule=aux.Growth(eta0=0.1), every=2, seed=s) for s in (0, 1))
+    g = similarities(10, 5, 32)
+    for _ in range(3):
+        one.step(g)
+    torch.save(one.state_dict(), tmp_path / "state.pt")
+    two.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    for part in (one, two):
+        part.step(g), part.step(0.9 * g)
+    assert torch.equal(one.A, two.A)
+    assert one.describe(g) == two.describe(g)
+    assert not one.describe(g)["a_zero_whole_run"]
+
+
+def test_the_nuclear_norm_is_a_penalty_that_needs_no_a():
+    g = similarities(5, 3, 16)
+    assert aux.NuclearNorm(0.5)(g).item() == pytest.approx(0.5 * singular_values(rotate(g)).sum().item(), rel=1e-5)
+    assert aux.NuclearNorm(0.5, rotation=False)(g).item() == pytest.approx(
+        0.5 * singular_values(g).sum().item(), rel=1e-5
+    )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.errors import UserError
 from methods.contract import HParams, build_hparams
+from methods.errors import MethodError
 from tests.tsvdnet.small import BATCH, batches, build, equal, train
 from tsvdnet.disputes import DISPUTES
 from tsvdnet.method import TSVDNet
@@ -78,11 +78,11 @@ def test_the_option_changes_what_is_learned(field):
 
 
 def test_unknown_values_are_refused_with_the_allowed_ones():
-    with pytest.raises(UserError, match="'paper'"):
+    with pytest.raises(MethodError, match="'paper'"):
         build_hparams(TSVDNet, {"prox": "papper"})
-    with pytest.raises(UserError, match="above zero"):
+    with pytest.raises(MethodError, match="above zero"):
         build_hparams(TSVDNet, {"lam": 0.0})
-    with pytest.raises(UserError, match="aux_every"):
+    with pytest.raises(MethodError, match="aux_every"):
         build_hparams(TSVDNet, {"aux_every": 0})
 
 
@@ -169,7 +169,7 @@ def test_sigma_is_read_from_features_as_the_loss_saw_them():
     train(method, 2)
     images = batches(0)[1].images
     unit = torch.nn.functional.normalize(method.features(images))
-    torch.testing.assert_close(method.sigma(images), (method.head(unit)[:, 0].exp().log1p() + 0.1).sqrt().detach())
+    torch.testing.assert_close(method.sigma(images), (method.head(unit).exp().log1p() + 0.1).sqrt().detach())
 
 
 @pytest.mark.parametrize("classes, probability", [(10, 0.863), (345, 0.926)])
@@ -218,7 +218,7 @@ def test_the_gate_keeps_the_tensor_term_out_until_the_first_target_pseudo_label(
         train(method, 8)
     assert all(torch.equal(p, q) for p, q in zip(gated.parameters(), off.parameters(), strict=True))
     assert not all(torch.equal(p, q) for p, q in zip(gated.parameters(), open_.parameters(), strict=True))
-    assert gated.seen.tolist() == [1, 1, 1, 1, 0]
+    assert gated.memory.seen.tolist() == [1, 1, 1, 1, 0]
     assert (gated.G[:, :, -1] == 0).all()
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from benchmark.errors import UserError
+from methods.errors import MethodError
 from tsvdnet import prototypes as P
 from tsvdnet.tensor import rotate, singular_values, tensor_nuclear_norm
 
@@ -45,7 +45,7 @@ def test_entropy_of_certainty_is_zero_and_of_ignorance_log_c():
 
 
 def test_an_unknown_rule_is_refused_with_the_allowed_ones():
-    with pytest.raises(UserError, match="'entropy'"):
+    with pytest.raises(MethodError, match="'entropy'"):
         P.pseudo_labels(torch.ones(1, 2), "entropie")
 
 
@@ -141,7 +141,7 @@ def test_the_printed_kernel_makes_g_the_unit_matrix():
 
 
 def test_an_unknown_reduction_is_refused_with_the_allowed_ones():
-    with pytest.raises(UserError, match="Allowed: mean, sum"):
+    with pytest.raises(MethodError, match="Allowed: mean, sum"):
         P.gaussian_similarity(torch.ones(2, 2), 0.05, "max")
 
 
@@ -184,3 +184,62 @@ def test_both_rotations_of_symmetric_matrices_have_the_same_norm_and_of_others_n
         tensor_nuclear_norm(vertical(symmetric)).item()
     )
     assert tensor_nuclear_norm(rotate(x)).item() != pytest.approx(tensor_nuclear_norm(vertical(x)).item(), rel=1e-3)
+
+
+# -- the part ------------------------------------------------------------------------------------------------------
+
+
+def test_prototypes_are_means_then_moving_averages_then_similarities():
+    part = P.Prototypes(classes=3, domains=2, features=4, alpha=0.25, gamma=0.5, kernel_dim=0)
+    f = [torch.rand(6, 4, generator=generator(seed)) for seed in (1, 2)]
+    y = [torch.tensor([0, 0, 1, 1, 2, 2]), torch.tensor([-1, 1, 1, -1, -1, -1])]
+    for _ in range(2):
+        before, g = part.means, part(f, y)
+    for d in (0, 1):
+        mean, present = P.class_means(f[d], y[d], 3)
+        expected = P.moving_average(before[d], mean, present, 0.25)
+        torch.testing.assert_close(part.means[d], expected)
+        torch.testing.assert_close(g[:, :, d], P.gaussian_similarity(expected, 0.5, "mean"))
+    assert (part.means[1, [0, 2]] == 0).all()
+
+
+def test_one_tensor_of_all_domains_and_a_list_of_them_are_the_same():
+    one, two = (P.Prototypes(classes=3, domains=2, features=4) for _ in range(2))
+    f, y = torch.rand(8, 4, generator=generator()), [torch.tensor([0, 1, 2, 0, 1]), torch.tensor([2, -1, 0])]
+    assert torch.equal(one(f, y), two(f.split([5, 3]), y))
+
+
+def test_a_domain_without_a_label_has_no_similarities_and_is_not_seen():
+    part = P.Prototypes(classes=2, domains=2, features=3)
+    g = part([torch.ones(2, 3)] * 2, [torch.tensor([0, 1]), torch.tensor([-1, -1])])
+    assert part.seen.tolist() == [1, 0]
+    assert (g[:, :, 0] == 1).all()
+    assert (g[:, :, 1] == 0).all()
+
+
+def test_the_part_gives_the_gradient_of_this_batch_and_remembers_without_one():
+    part = P.Prototypes(classes=2, domains=1, features=3, kernel_dim=0, gamma=1.0)
+    f = torch.rand(4, 3, generator=generator()).requires_grad_()
+    for _ in range(2):  # a second backward pass would fail if the first batch's graph were kept
+        part([f], [torch.tensor([0, 0, 1, 1])]).sum().backward()
+    assert f.grad.abs().sum() > 0
+    assert not part.means.requires_grad
+    assert not part.G.requires_grad
+
+
+def test_pseudo_labels_of_the_part_follow_its_rule():
+    p = torch.tensor([[0.6, 0.4], [0.95, 0.05]], requires_grad=True)
+    assert P.Prototypes(2, 2, 3).pseudo_labels(p).tolist() == [-1, 0]
+    assert P.Prototypes(2, 2, 3, rule="entropy", threshold=0.69).pseudo_labels(p).tolist() == [0, 0]
+
+
+def test_the_whole_state_of_the_part_is_in_its_state_dict():
+    one, two = (P.Prototypes(classes=2, domains=1, features=3) for _ in range(2))
+    one([torch.rand(2, 3, generator=generator(1))], [torch.tensor([0, 1])])
+    two.load_state_dict(one.state_dict())
+    batch = [torch.rand(2, 3, generator=generator(2))], [torch.tensor([0, -1])]
+    assert torch.equal(one(*batch), two(*batch))
+
+
+def test_the_floor_is_the_similarity_of_orthogonal_prototypes():
+    assert P.Prototypes(10, 5, 256).floor() == pytest.approx(0.82258, abs=1e-5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmark.errors import UserError
+from methods.errors import MethodError
 from tsvdnet import uncertainty as U
 
 
@@ -97,9 +97,9 @@ def test_the_deviation_of_the_commented_form_is_its_own():
 
 def test_unknown_forms_and_links_are_refused_with_the_allowed_ones():
     h, y, s = batch()
-    with pytest.raises(UserError, match="approximate"):
+    with pytest.raises(MethodError, match="approximate"):
         U.weighted_loss(h, y, s, "aproximate")
-    with pytest.raises(UserError, match="softplus"):
+    with pytest.raises(MethodError, match="softplus"):
         U.variance(s, "softmax")
 
 
@@ -121,3 +121,15 @@ def test_training_gives_samples_with_random_labels_a_larger_sigma(form):
         optimiser.step()
     sigma = U.deviation(head(x)[:, 0], form, "softplus", 0.1)
     assert sigma[noisy].mean() > 1.5 * sigma[~noisy].mean()
+
+
+@pytest.mark.parametrize("form", U.FORMS)
+def test_the_head_carries_its_own_loss_and_sigma(form):
+    head = U.Uncertainty(4, form, "exp", floor=0.2)
+    x, (h, y, _) = torch.randn(6, 4, generator=torch.Generator().manual_seed(1)), batch()
+    s = head(x)
+    assert s.shape == (6,)
+    torch.testing.assert_close(s, torch.nn.functional.linear(x, head.weight, head.bias)[:, 0])
+    torch.testing.assert_close(head.loss(h.float(), y, s), U.weighted_loss(h.float(), y, s, form, "exp", 0.2))
+    torch.testing.assert_close(head.sigma(s), U.deviation(s, form, "exp", 0.2))
+    assert set(head.state_dict()) == {"weight", "bias"}
