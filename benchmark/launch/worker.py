@@ -78,7 +78,7 @@ class Pack:
         _clear_leftovers()
         if not self.allow_changed_code and self._refuse_changed_code():
             return dict.fromkeys((entry.run_id for entry in self.runs), FAILED)
-        import benchmark.run.loop  # noqa: F401  once, for all the processes below
+        import benchmark.run.start  # noqa: F401  once, for all the processes below
 
         limit = _memory_limit_mb()
         outcome: dict[str, str] = {}

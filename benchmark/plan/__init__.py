@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from benchmark.plan.request import Plan, Request, estimate, make, parse_seeds, split_name, states
+from benchmark.plan.cost import estimate, states
+from benchmark.plan.request import Plan, Request, make, parse_seeds, split_name
 
 __all__ = [
     "Plan",

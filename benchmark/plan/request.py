@@ -1,4 +1,4 @@
-"""From a request to run specs: who runs on what, in which standard, with which values; and what it will cost."""
+"""From a request to run specs: who runs on what, in which standard, with which values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from benchmark import data, records
 from benchmark.errors import UserError, unknown
-from benchmark.files import read_toml
-from benchmark.spec import SPLITS, STANDARDS, RunSpec, Suite, check_preset, load_suite, method_class, resolve
-from methods.contract import BUILT_IN, Method
+from benchmark.plan.grid import Grid, read_tuned
+from benchmark.spec import (
+    SPLITS,
+    STANDARDS,
+    RunSpec,
+    Suite,
+    check_preset,
+    fingerprint,
+    load_suite,
+    method_class,
+    resolve,
+)
+from methods import BUILT_IN
+
+if TYPE_CHECKING:
+    from methods.contract import Method
 
 # The design card's seven, with the rows that keep them honest.
 DEFAULT_METHODS = (
@@ -65,7 +75,7 @@ def make(request: Request, data_root: Path | None = None, *, bind: bool = True) 
     targets = list(dict.fromkeys(request.targets)) or suite.columns
     for target in targets:
         suite.domain(target)
-    grid = Grid.parse(request)
+    grid = Grid.parse(request.settings, request.limit_steps, request.stage_budget)
     tuned, tuned_hash = read_tuned(request.tuned, suite.name, tier) if request.tuned else ({}, "")
     specs: list[RunSpec] = []
     skipped: list[tuple[str, str]] = []
@@ -167,92 +177,9 @@ def _bind(suite: Suite, specs: list[RunSpec], data_root: Path | None) -> list[Ru
         options = resolve(spec).settings.options
         key = (spec.tier, spec.split, tuple(sorted(options.items())))
         if key not in seen:
-            seen[key] = data.fingerprint(suite, spec.tier, spec.split, data_root, options)
+            seen[key] = fingerprint(suite, spec.tier, spec.split, data_root, options)
         bound.append(dataclasses.replace(spec, data=seen[key]))
     return bound
-
-
-# -- values: --set and --tuned --------------------------------------------------------------------------------------
-
-
-@dataclass
-class Grid:
-    """The `--set` options: for each target (a method's name, or `run`) its keys with their values."""
-
-    entries: list[tuple[str, str, list[Any]]]
-    used: set[int] = field(default_factory=set)
-
-    @classmethod
-    def parse(cls, request: Request) -> Grid:
-        """`tsvdnet.lam=1,10`, `tsvdnet:code.lam=1`, `run.updates=60`."""
-        entries = []
-        for text in request.settings:
-            key, equals, values = text.partition("=")
-            owner, dot, name = key.partition(".") if key.startswith("run.") else key.rpartition(".")
-            if not (equals and dot and values and owner and name):
-                raise UserError(
-                    f"--set {text!r} is not of the form method.key=value[,value…], as in: --set tsvdnet.lam=1,10"
-                )
-            entries.append((owner, name, [literal(v) for v in values.split(",")]))
-        if request.limit_steps is not None:
-            entries.append(("run", "updates", [request.limit_steps]))
-        if request.stage_budget:
-            entries.append(("run", "stage_budget", [request.stage_budget]))
-        return cls(entries)
-
-    def overrides(self, name: str, method: str, tuned: dict[str, Any]) -> list[tuple[tuple[str, Any], ...]]:
-        """Every combination of values for one row of the table; `--set` wins over tuned values."""
-        keys, lists = [], []
-        for i, (owner, key, values) in enumerate(self.entries):
-            if owner in ("run", method, name):
-                self.used.add(i)
-                keys.append(f"run.{key}" if owner == "run" else key)
-                lists.append(values)
-        return [
-            tuple({**tuned, **dict(zip(keys, combination, strict=True))}.items())
-            for combination in itertools.product(*lists)
-        ]
-
-    def check_all_used(self) -> None:
-        """An option that no run sees is a mistake."""
-        for i, (owner, key, _) in enumerate(self.entries):
-            if i not in self.used:
-                raise UserError(f"--set {owner}.{key}: no method {owner!r} is in this request. Add it with --methods.")
-
-
-def literal(text: str) -> Any:
-    """A number, a switch, or text."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text.lower(), text)
-
-
-def read_tuned(path: Path, suite: str, tier: str) -> tuple[dict[str, dict[str, Any]], str]:
-    """({method: {key: value}}, short hash) of a file that `tune` wrote."""
-    import hashlib
-
-    if not path.is_file():
-        raise UserError(
-            f"The tuning file {path} does not exist. Make it with: python -m benchmark tune --suite {suite}"
-        )
-    document = read_toml(path, "The tuning file")
-    try:
-        if document["format"] != 1:
-            raise ValueError("another format")
-        values = {str(k): dict(v) for k, v in document["methods"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is not a file written by `tune`: {error}.") from None
-    if document.get("suite") != suite:
-        raise UserError(f"{path} was tuned on suite {document.get('suite')!r}, not on {suite!r}.")
-    if document.get("tier", tier) != tier:
-        raise UserError(
-            f"{path} was tuned on tier {document['tier']!r}, not on {tier!r}: rates found there say little here. Type: "
-            f"python -m benchmark tune --suite {suite} --tier {tier}"
-        )
-    return values, hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def parse_seeds(texts: Iterable[str]) -> list[int]:
@@ -272,33 +199,3 @@ def parse_seeds(texts: Iterable[str]) -> list[int]:
     if not seeds:
         raise UserError("--seeds names no seed; try --seeds 0-2.")
     return list(dict.fromkeys(seeds))
-
-
-# -- cost -----------------------------------------------------------------------------------------------------------
-
-
-def estimate(specs: Sequence[RunSpec], frame: pd.DataFrame) -> list[tuple[float, str]]:
-    """(seconds, "measured" or "assumed") of each spec: from finished runs of the same kind, else from the suite's figure."""
-    done = frame[frame.status == "done"]
-    measured: dict[tuple[str, ...], float] = {}
-    if len(done):
-        per_update = done.seconds.astype(float) / done.updates.astype(float)
-        keys = [done[c].fillna("") for c in ("suite", "tier", "method", "preset", "standard")]
-        measured = per_update.groupby(keys).median().to_dict()
-    found = []
-    for spec in specs:
-        resolved = resolve(spec)
-        key = (spec.suite, spec.tier, spec.method, spec.preset, spec.standard)
-        if key in measured:
-            found.append((measured[key] * resolved.settings.updates, "measured"))
-        else:
-            assumed = resolved.settings.seconds_per_update * resolved.method.relative_cost * resolved.settings.updates
-            found.append((assumed * (len(spec.sources) + 1) / len(resolved.suite.columns), "assumed"))
-    return found
-
-
-def states(specs: Sequence[RunSpec], results: Path, frame: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
-    """run_id → (status, reason) of each spec, as the disk says it: absent, running, interrupted, failed, done."""
-    frame = records.load(results) if frame is None else frame
-    known = dict(zip(frame["run_id"], zip(frame["status"], frame["reason"].fillna(""), strict=True), strict=True))
-    return {spec.run_id: known.get(spec.run_id, ("absent", "")) for spec in specs}

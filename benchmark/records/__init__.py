@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
+from benchmark.records.frame import ACCURACIES, COLUMNS, load
 from benchmark.records.store import (
-    ACCURACIES,
-    COLUMNS,
     Record,
     check,
     document_hash,
     file_hash,
-    load,
     misplaced,
     read,
     read_curve,

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from benchmark.run.loop import execute
+    from benchmark.run.start import execute
 
 __all__ = ["execute"]
 
@@ -18,4 +18,4 @@ __all__ = ["execute"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("benchmark.run.loop"), name)
+    return getattr(importlib.import_module("benchmark.run.start"), name)

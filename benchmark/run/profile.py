@@ -23,8 +23,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmark import data
 from benchmark.files import replacing
 from benchmark.records.lease import Lease
-from benchmark.run.loop import Run, quiet_torch
+from benchmark.run.loop import Run
 from benchmark.run.networks import Extractor
+from benchmark.run.start import quiet_torch
 from benchmark.run.usage import peak_memory_mb
 from benchmark.spec import RunSpec, resolve
 from methods.contract import Views

@@ -6,22 +6,25 @@ same. Commit and paths are not part of it. Seeds that follow from what they are 
 
 from __future__ import annotations
 
+from benchmark.spec.readers import fingerprint, reader
 from benchmark.spec.runspec import (
     SPLITS,
     STANDARDS,
-    DomainInfo,
-    NetworkSettings,
     Resolved,
     RunSpec,
+    canonical_json,
+    check_preset,
+    method_class,
+    resolve,
+)
+from benchmark.spec.suite import (
+    DomainInfo,
+    NetworkSettings,
     Suite,
     Tier,
     TierSettings,
-    canonical_json,
-    check_preset,
     load_suite,
-    method_class,
     override_settings,
-    resolve,
     settings_json,
     suite_names,
 )
@@ -38,9 +41,11 @@ __all__ = [
     "TierSettings",
     "canonical_json",
     "check_preset",
+    "fingerprint",
     "load_suite",
     "method_class",
     "override_settings",
+    "reader",
     "resolve",
     "settings_json",
     "suite_names",

@@ -1,183 +1,24 @@
-"""What a run is: suites and tiers read from TOML, the frozen RunSpec, and its identity `run_id`.
-
-A run is the same run when its resolved spec, the suite's protocol number, the method's revision and the data are the
-same. Commit and paths are not part of it.
-"""
+"""The frozen RunSpec, every value of it looked up (`resolve`), and its identity `run_id`."""
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import UserError, unknown
-from benchmark.files import is_plain, read_toml
+from benchmark.spec.readers import fingerprint
+from benchmark.spec.suite import Suite, Tier, TierSettings, load_suite, override_settings, settings_json
 from methods import BUILT_IN
 
 if TYPE_CHECKING:  # only what needs the class of a method imports it, and torch with it: reading records does not
     from methods.contract import HParams, Method
 
-SUITES = Path(__file__).parent / "suites"
 STANDARDS = ("multi-source", "combined", "single-best", "upper-bound")
 SPLITS = ("part", "all")
-
-
-class Tier(enum.StrEnum):
-    """How much of the real thing: generated data in minutes, real images overnight, the paper's set-up on a cluster."""
-
-    mini = "mini"
-    lite = "lite"
-    paper = "paper"
-
-
-def _showable(text: str) -> str:
-    if not is_plain(text):
-        raise ValueError("it holds characters that cannot be shown")
-    return text
-
-
-Text = Annotated[str, Field(max_length=1000), AfterValidator(_showable)]
-TierName = Annotated[Tier, Field(strict=False)]  # text in the file
-
-
-class _Strict(BaseModel):
-    """No unknown keys, no text for a number, nothing infinite."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class DomainInfo(_Strict):
-    """One domain: the id of the tables, the name of its files, the title for people."""
-
-    id: str = Field(pattern=r"^[A-Za-z0-9_]+$")
-    name: str = Field(pattern=r"^[A-Za-z0-9_]+$")
-    title: Text
-
-
-class NetworkSettings(_Strict):
-    """The extractor; `weights` is "imagenet" or empty."""
-
-    name: Literal["conv3fc2", "resnet18", "resnet101", "effnet-lite0-tail"]
-    width: float = Field(default=1.0, gt=0, le=1)
-    weights: Literal["", "imagenet"] = ""
-    image_size: int = Field(default=32, ge=8, le=512)
-
-
-class OptimiserSettings(_Strict):
-    """One optimiser for all methods; Table 5 gives the learning rates of extractor (E) and classifier (C)."""
-
-    name: Literal["adam", "sgd"] = "adam"
-    lr_extractor: float = Field(gt=0)
-    lr_classifier: float = Field(gt=0)
-    weight_decay: float = Field(default=5e-4, ge=0)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-
-
-class TierSettings(_Strict):
-    """Everything of a tier that is the same for all methods. `--set run.KEY=VALUE` changes the plain numbers of it."""
-
-    data: Literal["embedded", "prepared"]
-    network: NetworkSettings
-    optimiser: OptimiserSettings
-    batch: int = Field(ge=2, le=65_536)
-    updates: int = Field(ge=1, le=100_000_000)
-    eval_points: int = Field(default=10, ge=1, le=1000)
-    val_images: int = Field(default=500, ge=1)  # held out of each source's train split, for the rule source-val
-    unsup_images: int = Field(default=500, ge=1)  # target training images that the rule unsup looks at
-    statistics_images: int = Field(default=1000, ge=2)  # target training images for the statistics `target` at test
-    augment: bool = False
-    batch_norm: Literal["per-domain", "pooled"] = "per-domain"
-    stage_budget: Literal["shared", "full"] = "shared"
-    amp: bool = False  # training in bfloat16 where autocast finds it safe; other numbers, so another run
-    compile: bool = False  # training passes through torch.compile: rounds differently, so another run
-    options: dict[str, str] = {}  # what the data reader wants to know (PACS reading, DomainNet lists)
-    seconds_per_update: float = Field(
-        default=0.0, ge=0
-    )  # Source-Only on the reference machine; for `plan` before any run
-    note: Text = ""
-    seen: Text = ""  # which values were chosen with target labels in sight; every caption says it
-    hparams: dict[str, dict[str, Any]] = {}
-
-
-class Suite(_Strict):
-    """A data set with its tiers. Numbers of a dataset stand in its suite file, each with its source."""
-
-    name: str = Field(pattern=r"^[a-z0-9-]+$")
-    title: Text
-    protocol: int = Field(ge=1, lt=2**31)  # raise it when the way of measuring changes
-    classes: list[Text] = Field(min_length=2)
-    domains: list[DomainInfo] = Field(min_length=2)
-    columns: list[str]  # the paper's column order
-    reader: Literal["digits", "pacs", "domainnet"]
-    default_split: Literal["part", "all"] = "part"
-    default_tier: TierName = Tier.mini
-    reported: str = ""  # which reported tables belong to it
-    tiers: dict[TierName, TierSettings] = Field(min_length=1)
-    hparams: dict[str, dict[str, Any]] = {}
-
-    @field_validator("columns")
-    @classmethod
-    def _columns_are_domains(cls, value: list[str], info: Any) -> list[str]:
-        ids = [d.id for d in info.data.get("domains", [])]
-        if sorted(value) != sorted(ids) or len(set(ids)) != len(ids):
-            raise ValueError(f"columns must name each domain once: {', '.join(ids)}")
-        return value
-
-    @field_validator("classes")
-    @classmethod
-    def _classes_differ(cls, value: list[str]) -> list[str]:
-        if len(set(value)) != len(value):
-            raise ValueError("two classes have the same name")
-        return value
-
-    def domain(self, id: str) -> DomainInfo:
-        """The domain with this id, or the nearest allowed name in an error."""
-        for d in self.domains:
-            if d.id == id:
-                return d
-        raise unknown(f"domain of suite {self.name}", id, self.columns)
-
-    def tier(self, name: str) -> TierSettings:
-        """The settings of a tier."""
-        if name not in list(Tier) or Tier(name) not in self.tiers:
-            raise unknown(f"tier of suite {self.name}", name, [t.value for t in self.tiers])
-        return self.tiers[Tier(name)]
-
-
-def suite_names() -> list[str]:
-    """The built-in suites."""
-    return sorted(p.stem for p in SUITES.glob("*.toml"))
-
-
-@lru_cache(maxsize=64)
-def load_suite(name: str) -> Suite:
-    """A built-in suite by name, or a suite file by path; errors name file, key and what is allowed."""
-    path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
-    if name.endswith(".toml") and not path.is_file():
-        raise UserError(f"The suite file {name} does not exist. Built-in suites: {', '.join(suite_names())}.")
-    if not name.endswith(".toml") and name not in suite_names():
-        raise unknown("suite", name, suite_names(), "Type: python -m benchmark run --suite digits")
-    try:
-        return Suite.model_validate(read_toml(path, "The suite file"))
-    except ValidationError as error:
-        raise UserError(_validation_words(path, error)) from None
-
-
-def _validation_words(path: Path, error: ValidationError) -> str:
-    """Pydantic's errors as sentences: file, key, what is wrong."""
-    lines = []
-    for e in error.errors()[:5]:
-        key = ".".join(str(part) for part in e["loc"]) or "the file"
-        lines.append(f"{key}: {e['msg']}")
-    return f"The file {path} is not right. " + "; ".join(lines) + "."
 
 
 @dataclass(frozen=True)
@@ -227,9 +68,7 @@ class RunSpec:
         """Sixteen hex digits: the identity of the run. A spec that has not seen its data looks it up first."""
         spec = self
         if not spec.data:
-            from benchmark.data import fingerprint
-
-            spec = dataclasses.replace(self, data=fingerprint(load_suite(self.suite), self.tier, self.split, None))
+            spec = dataclasses.replace(self, data=fingerprint(load_suite(self.suite), self.tier, self.split))
         return hashlib.sha256(canonical_json(resolve(spec).identity()).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -277,11 +116,6 @@ class Resolved:
         }
 
 
-def settings_json(settings: TierSettings) -> dict[str, Any]:
-    """The settings that can move a number (not notes, not other methods' hyper-parameters, not speeds)."""
-    return settings.model_dump(mode="json", exclude={"note", "seen", "hparams", "seconds_per_update"})
-
-
 def resolve(spec: RunSpec) -> Resolved:
     """Look up suite, tier, method and hyper-parameters of a spec; every mistake is a sentence."""
     suite = load_suite(spec.suite)
@@ -323,29 +157,6 @@ def resolve_hparams(
         own,
     )
     return build_hparams(cls, *layers)
-
-
-def override_settings(settings: TierSettings, changes: Mapping[str, Any]) -> TierSettings:
-    """Settings with `--set run.KEY=VALUE` applied; nested keys with dots (`run.optimiser.lr_extractor`)."""
-    if not changes:
-        return settings
-    document = settings.model_dump(mode="json")
-    for key, value in changes.items():
-        place: Any = document
-        *path, last = key.split(".")
-        for part in path:
-            place = place.get(part) if isinstance(place, dict) else None
-        allowed = (
-            [k for k, v in place.items() if k not in ("hparams", "note", "seen")] if isinstance(place, dict) else []
-        )
-        if not isinstance(place, dict) or (last not in place and path != ["options"]):
-            raise unknown("setting", f"run.{key}", [f"run.{'.'.join([*path, k])}" for k in allowed])
-        place[last] = value
-    try:
-        return TierSettings.model_validate(document)
-    except ValidationError as error:
-        e = error.errors()[0]
-        raise UserError(f"run.{'.'.join(map(str, e['loc']))} = {e['input']!r} is not right: {e['msg']}.") from None
 
 
 def method_class(name: str) -> type[Method]:

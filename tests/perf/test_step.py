@@ -21,9 +21,10 @@ from torch import Tensor
 from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
 from benchmark.data.batches import batch_index, hold_out
 from benchmark.records.lease import Lease
-from benchmark.run.loop import CHECKPOINT_SECONDS, Run
+from benchmark.run.loop import Run
 from benchmark.run.speed import keep_freed_memory
 from benchmark.run.stages import Stage
+from benchmark.run.start import CHECKPOINT_SECONDS
 from benchmark.spec import RunSpec, resolve
 from tests.perf.pairs import ask, holds, process, ratio
 from tests.perf.reference import ReferenceTSVDNet, load_one_by_one

@@ -1,0 +1,210 @@
+"""All runs below a folder as one DataFrame, a row a run: what every table, figure, verdict and report begins with.
+
+What was read and checked is remembered in the user's own cache, not in the tree, which may be a stranger's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmark.errors import UserError
+from benchmark.files import read_bytes, read_json, read_object, replacing, shown
+from benchmark.records import schema
+from benchmark.records.lease import is_stale
+from benchmark.records.selection import RULES, STATISTICS, VALIDATORS, column_of
+from benchmark.records.store import read, run_directories
+from benchmark.spec import canonical_json
+
+# accuracies by rule and the validators' scores at the last point: `last`, `final_unsup`, … with the statistics that the
+# loop leaves behind, `target_last`, `target_final_unsup`, … with those of target training images
+ACCURACIES = [column_of(rule, statistics) for statistics in STATISTICS for rule in RULES]
+FINAL = [column_of(f"final_{validator}", statistics) for statistics in STATISTICS for validator in VALIDATORS]
+COLUMNS = [
+    "run_id", "suite", "tier", "method", "preset", "standard", "target", "split",
+    "seed", "status", *ACCURACIES, *FINAL, "updates", "seconds",
+    "images_per_s", "commit", "data_fingerprint", "sources", "title", "revision", "protocol", "tuned",
+    "threads", "overrides", "passes", "cpu_seconds", "peak_memory_mb", "reason", "path", "generated",
+    "note", "dirty", "warnings", "eval_points", "weights", "target_share", "a_zero",
+]  # fmt: skip
+WHOLE = ("seed", "updates", "protocol", "threads", "eval_points")
+YES_NO = ("dirty", "a_zero")
+REAL = (*ACCURACIES, *FINAL, "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb", "target_share")
+TYPES = {
+    **dict.fromkeys([*(c for c in COLUMNS if c != "path"), "stamp", "place"], "str"),
+    **dict.fromkeys(WHOLE, "Int64"),
+    **dict.fromkeys(YES_NO, "boolean"),
+    **dict.fromkeys(REAL, "float64"),
+}
+INDEX_FROM = 50  # runs; a smaller tree is read at once
+
+
+def final_scores(directory: Path) -> dict[str, float]:
+    """The validators' scores at the last evaluation point of a finished run, by column; what its curve lacks is left out."""
+    try:
+        row = json.loads(read_bytes(directory / "curve.jsonl").rstrip(b"\n").rpartition(b"\n")[2])
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if schema.row_fault(row):
+        return {}
+    points = {"running": row, **row.get("statistics", {})}
+    return {
+        column_of(f"final_{validator}", statistics): float(points[statistics][validator])
+        for statistics in STATISTICS
+        for validator in VALIDATORS
+        if points.get(statistics, {}).get(validator) is not None
+    }
+
+
+def load(root: str | Path) -> pd.DataFrame:
+    """All runs below `root`, a row a run; accuracies in percent. Runs that are not done have a status and a reason."""
+    root = Path(root)
+    index = _read_index(root)
+    known = dict(zip(index["place"].tolist(), enumerate(index["stamp"].tolist()), strict=True))
+    order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
+    fresh: list[dict[str, Any]] = []
+    for entry in run_directories(root):
+        place, stamp = entry.path[len(str(root)) + 1 :], _stamp(entry.path)
+        position, then = known.get(place, (0, ""))
+        if stamp and stamp == then:
+            order.append(position)
+        elif row := _row(Path(entry.path)):
+            order.append(len(index) + len(fresh))
+            fresh.append({**row, "stamp": stamp, "place": place})
+    frame = (pd.concat([index, _typed(fresh)]) if fresh else index).iloc[order].reset_index(drop=True)
+    if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
+        _write_index(root, frame[frame["status"] == "done"])
+    frame["path"] = str(root) + os.sep + frame["place"]
+    return _plain(frame)[COLUMNS]
+
+
+def _typed(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows as the index stores them: one type a column, whatever is missing."""
+    return pd.DataFrame(rows, columns=list(TYPES), dtype=object).astype(TYPES)
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Whole numbers and switches as numpy has them; floats and objects where some are missing."""
+    for column in (*WHOLE, *YES_NO):
+        whole = "int64" if column in WHOLE else "bool"
+        some = "float64" if column in WHOLE else "object"
+        frame[column] = frame[column].astype(some if frame[column].hasnans else whole)
+    return frame
+
+
+def _stamp(directory: str) -> str:
+    """Changes when a file changes that the row of a finished run is made from; empty without a record."""
+    record = _file_stamp(f"{directory}/record.json")
+    return record and f"{record} {_file_stamp(f'{directory}/curve.jsonl')}"
+
+
+def _file_stamp(path: str) -> str:
+    """The inode's own clock is in it: a file that was given back its old date is still another one."""
+    try:
+        s = os.stat(path)
+    except OSError:
+        return ""
+    return f"{s.st_mtime_ns}:{s.st_ctime_ns}:{s.st_size}:{s.st_ino}"
+
+
+def _row(directory: Path) -> dict[str, Any] | None:
+    """One run as a row; None for a folder that holds no run."""
+    if not re.fullmatch(schema.RUN_ID, directory.name):
+        return None
+    spec = read_json(directory / "spec.json")
+    fault = schema.spec_fault(spec)
+    row = _spec_row(spec if isinstance(spec, dict) and not fault else {}, directory.name)
+    try:
+        record = read(directory)
+    except UserError as error:
+        return {**row, "status": "damaged", "reason": str(error)}
+    if record is not None:
+        return {**record_row(record.document), **final_scores(directory)}
+    if not os.path.lexists(directory / "spec.json"):
+        return None
+    if fault:
+        return {**row, "status": "damaged", "reason": f"{directory / 'spec.json'} is no spec of this suite: {fault}."}
+    failure = read_object(directory / "failure.json")
+    if failure:
+        told = {key: _text(failure.get(key)) for key in ("reason", "commit")}
+        return {**row, "status": "failed", **told}
+    lease = read_object(directory / "lease.json")
+    running = bool(lease) and not is_stale(lease, directory / "lease.json", time.time())
+    return {**row, "status": "running" if running else "interrupted"}
+
+
+def _text(value: Any) -> str:
+    """Text from a file whose shape nobody checked, fit for a table."""
+    return shown(value or "")[:4096]
+
+
+def _spec_row(spec: Mapping[str, Any], run_id: str) -> dict[str, Any]:
+    keys = ("suite", "tier", "method", "preset", "standard", "target", "split", "seed", "threads", "tuned")
+    row = {k: spec.get(k) for k in keys}
+    row["sources"] = ",".join(map(str, spec.get("sources") or ()))
+    row["overrides"] = canonical_json(spec.get("overrides") or {})
+    return {**dict.fromkeys(COLUMNS), **row, "run_id": run_id, "data_fingerprint": spec.get("data")}
+
+
+def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a finished run."""
+    cost, provenance, data = document["cost"], document["provenance"], document["data"]
+    zero = document.get("diagnostics", {}).get("a_zero_whole_run")
+    row = _spec_row(document["spec"], document["run_id"])
+    scored = {"running": document, **document.get("statistics", {})}
+    for statistics in STATISTICS:
+        accuracy = scored.get(statistics, {}).get("accuracy", {})
+        row.update({column_of(rule, statistics): accuracy.get(rule) for rule in RULES})
+    for key in ("updates", "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb"):
+        row[key] = cost.get(key)
+    row.update(
+        status="done",
+        commit=provenance.get("commit"),
+        dirty=bool(provenance.get("dirty")),
+        data_fingerprint=data.get("fingerprint"),
+        generated=",".join(map(str, data.get("generated") or ())),
+        note=data.get("note"),
+        title=document.get("title"),
+        revision=str(document.get("revision")),
+        protocol=document.get("protocol"),
+        warnings=json.dumps(document.get("warnings") or []),
+        eval_points=cost.get("eval_points"),
+        weights=document.get("weights"),
+        target_share=data.get("target_share"),
+        a_zero=None if zero is None else bool(zero),
+    )
+    return row
+
+
+def _index_path(root: Path) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msda-benchmark" / "records"
+    return cache / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]}.parquet"
+
+
+def _read_index(root: Path) -> pd.DataFrame:
+    """Finished runs as they were last seen; a row counts as long as its stamp is that of the files."""
+    with contextlib.suppress(Exception):  # a convenience: absent, torn or of another version, it is made anew
+        frame = pd.read_parquet(_index_path(root))
+        if frame.dtypes.astype(str).to_dict() == TYPES:
+            return frame
+    return _typed([])
+
+
+def _write_index(root: Path, frame: pd.DataFrame) -> None:
+    """Replaced as a whole: of several processes the last one stands, and what it lacks is read again."""
+    path = _index_path(root)
+    with contextlib.suppress(OSError), replacing(path, durable=False) as temporary:
+        frame.to_parquet(temporary, index=False)
+    with contextlib.suppress(OSError):
+        for old in path.parent.glob("*.parquet"):  # of trees that nobody has looked at for long
+            if time.time() - old.stat().st_mtime > 30 * 86400:
+                old.unlink(missing_ok=True)
