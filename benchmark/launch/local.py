@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import records
-from benchmark.errors import UserError
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
+from benchmark.records import StateName
 from benchmark.run.failure import reason_of, write_failure
 from benchmark.run.speed import needs_compiler
 from benchmark.spec import RunSpec, TierSettings, resolve
@@ -197,9 +197,8 @@ class Pool:
         if self.queue and not worker.stopping:
             self._replace(worker)
         directory = records.run_directory(self.results, worker.spec, worker.spec.run_id)
-        with contextlib.suppress(UserError):
-            if records.read(directory) is not None:  # killed between its record and its answer
-                return "done", ""
+        if records.state(directory).name is StateName.DONE:  # killed between its record and its answer
+            return "done", ""
         update = read_object(directory / "heartbeat.json").get("update")
         if not (directory / "spec.json").exists():  # killed before it could begin: a failure needs its spec to be seen
             with contextlib.suppress(OSError):
