@@ -223,7 +223,7 @@ def missing(runs: pd.DataFrame) -> Cell:
     if runs.empty:
         return Cell(words="not run")
     states = runs["status"].value_counts()
-    for state in ("failed", "damaged", "running", "interrupted"):
+    for state in ("failed", "damaged", "running", "queued", "interrupted"):
         if state in states.index:
             reasons = [str(r) for r in runs.loc[runs["status"] == state, "reason"].dropna() if r]
             return Cell(words=state, detail=reasons[0] if reasons else "")

@@ -31,9 +31,10 @@ def audit(
     json: Json = False,
 ) -> int:
     """Check every record: hashes, curve, identity, place; find duplicates, orphans, leftovers, mixed revisions."""
+    from benchmark.launch.status import sent
     from benchmark.records import audit as auditing
 
-    result = auditing.audit(root)
+    result = auditing.audit(root, sent(root))
     if repair:
         result = auditing.repair(result)
     left = [f for f in result.findings if not f.repaired]
@@ -42,6 +43,7 @@ def audit(
             {
                 "root": str(root),
                 "runs": result.runs,
+                "states": result.states,
                 "sound": result.sound,
                 "findings": [dataclasses.asdict(f) for f in result.findings],
             }

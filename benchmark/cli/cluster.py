@@ -39,8 +39,8 @@ def status(
             say_json([dataclasses.asdict(s) for s in found])
         else:
             out.print(shown(status_words(found, results)), markup=False)
-        if not watch or all(s.state in ("done", "failed", "interrupted") for s in found):
-            return 1 if any(s.state == "failed" for s in found) else 0
+        if not watch or not any(s.state in ("queued", "running") for s in found):
+            return 1 if any(s.state in ("failed", "damaged") for s in found) else 0
         time.sleep(5)
 
 

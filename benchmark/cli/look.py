@@ -100,6 +100,7 @@ def table(
     """A table from the records: printed, or written in every form with --out."""
     from benchmark import records, tables
     from benchmark.analysis import verdict
+    from benchmark.launch.status import sent
 
     forms = {"text": "", "markdown": "md", "latex": "tex", "csv": "csv", "html": "html"}
     if format not in forms:
@@ -113,7 +114,7 @@ def table(
     else:
         if kind not in tables.KINDS:
             raise unknown("kind of table", kind, [*tables.KINDS, "verdicts", "averages"])
-        frame = records.load(results)
+        frame = records.load(results, sent(results))
         options = given(tier=tier, split=split, data=data, protocol=protocol, threads=threads, latest=latest)
         options |= {"selection": selection, "statistics": statistics, "tuned": tuned, "settings": parse_settings(set_)}
         if target is not None:

@@ -12,6 +12,7 @@ from benchmark import plan as planning
 from benchmark import records
 from benchmark.cli import duration, err, out, quiet, say_json
 from benchmark.launch.local import Event, Outcome, launch
+from benchmark.launch.status import sent
 from benchmark.plan import Plan
 from benchmark.spec import RunSpec, Tier
 
@@ -35,8 +36,9 @@ class Session:
     ) -> None:
         self.plan, self.results, self.data_root, self.json = plan, results, data_root, json
         self.shown = shown or {}  # which selection rule and statistics the table at the end has
-        frame = records.load(results)
-        self.states = planning.states(plan.specs, results, frame)
+        queue = sent(results)
+        frame = records.load(results, queue)
+        self.states = planning.states(plan.specs, results, frame, queue)
         self.costs = dict(zip([s.run_id for s in plan.specs], planning.estimate(plan.specs, frame), strict=True))
 
     @property

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import records, run
-from benchmark.errors import Interrupted, UserError
+from benchmark.errors import Interrupted
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
 from benchmark.machine import cores
+from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld
 from benchmark.run.failure import reason_of, write_failure
 from benchmark.run.speed import needs_compiler
@@ -199,9 +200,8 @@ class Pool:
         if self.queue and not worker.stopping:
             self._replace(worker)
         directory = records.run_directory(self.results, worker.spec, worker.spec.run_id)
-        with contextlib.suppress(UserError):
-            if records.read(directory) is not None:  # killed between its record and its answer
-                return "done", ""
+        if records.state(directory).name is StateName.DONE:  # killed between its record and its answer
+            return "done", ""
         update = read_object(directory / "heartbeat.json").get("update")
         if not (directory / "spec.json").exists():  # killed before it could begin: a failure needs its spec to be seen
             with contextlib.suppress(OSError):

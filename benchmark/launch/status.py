@@ -1,30 +1,26 @@
-"""The state of each run, read from disk and, where SLURM is there, from its queue. Nothing is kept in memory.
+"""Every run as `status` shows it: its state (`benchmark.records.state`), how far it is, where, and with which job.
 
-| state | what is there |
-|---|---|
-| done | record.json |
-| running | a lease whose owner lives (its process, or a fresh heartbeat from another host) |
-| queued | a task of SLURM's queue that has the run |
-| failed | failure.json, or a task that was killed before it could write one |
-| interrupted | a beginning, and nobody at it |
-| absent | nothing |
+Here SLURM's words are put into those of the table of states: `sent` is the queue that every verb hands to it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from benchmark import records
 from benchmark.files import read_object
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
-from benchmark.records.lease import is_stale, number, same_machine, server_time, whole_number
+from benchmark.records import Sent
+from benchmark.records.lease import number, whole_number
+from benchmark.records.store import suite_folder
 
 STOPPED = "3:0"  # a task that saved its runs and could not go back to the queue (worker.EXIT_CODES)
-STATES = ("done", "running", "queued", "failed", "interrupted", "absent")
+LOST = ("FAILED", "NODE_FAIL", "BOOT_FAIL")  # ends of a task that are nobody's wish
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class RunState:
     """One run as `status` shows it."""
 
     run_id: str
-    state: str
+    state: str  # a StateName
     name: str = ""  # method:preset
     suite: str = ""
     tier: str = ""
@@ -55,143 +51,125 @@ class RunState:
 
 def states(results: Path | str, run_ids: Iterable[str] | None = None) -> list[RunState]:
     """The state of the named runs in that order, or of every run below `results` (queued ones too)."""
-    look = _Look(Path(results))
-    return [look.state(run) for run in (look.known() if run_ids is None else run_ids)]
+    results = Path(results)
+    submitted = latest(results)
+    queue = _words(results, submitted)
+    on_disk = _on_disk(results, queue)
+    wanted = [*on_disk, *(run for run in submitted if run not in on_disk)] if run_ids is None else run_ids
+    return [on_disk.get(run) or _not_begun(results, run, submitted, queue) for run in wanted]
 
 
-class _Look:
-    """One look at a results folder: directories, submissions, the queue, the file server's clock, each read once."""
-
-    def __init__(self, results: Path) -> None:
-        self.results = results
-        self.directories = {entry.name: entry.path for entry in _run_directories(results)}  # no Path: there are many
-        self.submitted = latest(results)
-        asked = bool(self.submitted) and slurm.available()
-        self.queue = slurm.queue() if asked else None
-        self.now = server_time(results)
-        self.ended = self._how_they_ended() if asked and self.queue is not None else {}
-
-    def known(self) -> list[str]:
-        """Every run that has a directory or was submitted."""
-        return [*self.directories, *(run for run in self.submitted if run not in self.directories)]
-
-    def _how_they_ended(self) -> dict[str, slurm.Ended]:
-        """Asked only for tasks that left the queue and a run of theirs without a word."""
-        gone = set()
-        for run, (_, job) in self.submitted.items():
-            folder = self.directories.get(run)
-            silent = not (_holds(folder, "record.json") or _holds(folder, "failure.json"))
-            if silent and self.queue is not None and job not in self.queue:
-                gone.add(job)
-        return slurm.ended(gone)
-
-    def state(self, run: str) -> RunState:
-        folder = self.directories.get(run)
-        submission, job = self.submitted.get(run, (None, ""))
-        spec = self._spec(run, folder, submission)
-        beat = _document(folder, "heartbeat.json")
-        done = _holds(folder, "record.json")
-        lease = {} if done else _document(folder, "lease.json")
-        state, reason = ("done", "") if done else self._judge(folder, submission, job, lease, beat)
-        task = (self.queue or {}).get(job)
-        total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
-        left = None
-        if state == "running" and update:
-            left = number(beat.get("seconds")) / update * (total - update)
-        return RunState(
-            run_id=run,
-            state=state,
-            name=_name(spec),
-            suite=str(spec.get("suite", "")),
-            tier=str(spec.get("tier", "")),
-            target=str(spec.get("target", "")),
-            seed=spec["seed"] if isinstance(spec.get("seed"), int) else None,
-            update=update,
-            total=total,
-            seconds_left=left,
-            node=str(lease.get("node") or beat.get("node") or (task.node if task else "")),
-            restarts=max(whole_number(lease.get("restarts")), whole_number(beat.get("restarts"))),
-            job=job,
-            reason=reason,
-            path=folder or "",
-        )
-
-    def _spec(self, run: str, folder: str | None, submission: Submission | None) -> dict[str, Any]:
-        return _document(folder, "spec.json") or (submission.specs.get(run, {}) if submission else {})
-
-    def _judge(
-        self,
-        folder: str | None,
-        submission: Submission | None,
-        job: str,
-        lease: dict[str, Any],
-        beat: dict[str, Any],
-    ) -> tuple[str, str]:
-        """(state, reason) of a run that is not done, by the table at the top of this file."""
-        task = (self.queue or {}).get(job)
-        if folder is not None and lease and self._alive(lease, Path(folder, "lease.json"), task):
-            return "running", ""
-        failure = _document(folder, "failure.json")
-        if task is not None and number(failure.get("time")) < (submission.time if submission else 0):
-            waits = f"{task.state.lower()}, {task.reason}" if task.reason not in ("", "None") else task.state.lower()
-            return "queued", f"job {job}: {waits}"
-        if failure:
-            return "failed", str(failure.get("reason") or "no reason was written down")
-        if submission is not None and job in self.ended and (lease or beat):
-            return self._without_a_word(submission, job, beat)
-        if submission is not None and self.queue is None and not (lease or beat):
-            return "queued", f"job {job}: the queue does not answer"
-        if lease or beat or _holds(folder, "spec.json"):
-            return "interrupted", f"job {job} ended" if submission and self.queue is not None else ""
-        return "absent", f"job {job} ended before this run began" if submission and self.queue is not None else ""
-
-    def _without_a_word(self, submission: Submission, job: str, beat: dict[str, Any]) -> tuple[str, str]:
-        """A task that is gone and left neither record nor failure: SLURM knows how it ended."""
-        end = self.ended[job]
-        if end.killed:
-            asked = submission.memory_mb.get(job)
-            limit = f"; the task had asked for {asked} MB" if asked else ""
-            return "failed", f"killed, memory: SLURM says {end.state} {end.exit_code} for job {job}{limit}"
-        if end.exit_code == STOPPED:
-            return "interrupted", f"job {job} was requeued as often as its profile allows (max_requeues)"
-        if end.state in ("FAILED", "NODE_FAIL", "BOOT_FAIL"):
-            return "failed", f"killed: SLURM says {end.state} {end.exit_code} for job {job}"
-        return "interrupted", f"SLURM says {end.state} for job {job}"
-
-    def _alive(self, lease: dict[str, Any], path: Path, task: slurm.Task | None) -> bool:
-        """Whether the owner of a lease is at work. Another host's owner is known by the age of the file alone."""
-        if not is_stale(lease, path, self.now):
-            return True
-        # a file server may be slow to show the owner's touch: the queue vouches for it
-        vouched = task is not None and task.state == "RUNNING" and lease.get("job") == task.job
-        return vouched and not same_machine(lease)
+def sent(results: Path | str) -> dict[str, Sent]:
+    """What SLURM says of each run that was sent from this results folder, as the table of states wants it."""
+    return _words(Path(results), latest(Path(results)))
 
 
-def _run_directories(results: Path) -> Iterator[os.DirEntry[str]]:
-    """`<results>/<suite>/<tier>/<run_id>`, without the imports of `benchmark.records`: status must answer at once."""
-    for suite in _folders(results):
-        for tier in _folders(suite.path):
-            yield from _folders(tier.path)
+def _on_disk(results: Path, queue: Mapping[str, Sent]) -> dict[str, RunState]:
+    """Every run that has a row; of several with one id the one that is done."""
+    frame = records.load(results, queue)
+    columns = ["run_id", "status", "method", "preset", "suite", "tier", "target", "seed", "reason", "path"]
+    found: dict[str, RunState] = {}
+    # None where pandas has a missing value: what is shown is text
+    for values in zip(*(frame[c].astype(object).where(frame[c].notna(), None) for c in columns), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        run, state = row.pop("run_id"), row.pop("status")
+        if run not in found or state == "done":
+            found[run] = _shown(run, state, row, queue)
+    return found
 
 
-def _folders(path: str | Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(path) as entries:
-            found = [e for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(found, key=lambda e: e.name)
+def _not_begun(
+    results: Path, run: str, submitted: Mapping[str, tuple[Submission, str]], queue: Mapping[str, Sent]
+) -> RunState:
+    """A run without a row: it was sent and has not begun, or nobody knows it."""
+    if run not in submitted:
+        return RunState(run, "absent")
+    spec = submitted[run][0].specs.get(run, {})
+    state = records.state(_place(results, run, spec), queue)
+    return _shown(run, state.name.value, {**spec, "reason": state.reason}, queue)
 
 
-def _document(folder: str | None, name: str) -> dict[str, Any]:
-    return read_object(f"{folder}/{name}") if folder is not None else {}
+def _shown(run: str, state: str, row: Mapping[str, Any], queue: Mapping[str, Sent]) -> RunState:
+    path, seed, task = row.get("path") or "", row.get("seed"), queue.get(run)
+    beat = read_object(f"{path}/heartbeat.json") if path else {}
+    lease = read_object(f"{path}/lease.json") if path and state != "done" else {}
+    total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
+    left = number(beat.get("seconds")) / update * (total - update) if state == "running" and update else None
+    return RunState(
+        run_id=run,
+        state=state,
+        name=_name(row),
+        suite=str(row.get("suite") or ""),
+        tier=str(row.get("tier") or ""),
+        target=str(row.get("target") or ""),
+        seed=int(number(seed)) if isinstance(seed, int | float) else None,
+        update=update,
+        total=total,
+        seconds_left=left,
+        node=str(lease.get("node") or beat.get("node") or (task.node if task else "")),
+        restarts=max(whole_number(lease.get("restarts")), whole_number(beat.get("restarts"))),
+        job=task.job if task else "",
+        reason=row.get("reason") or "",
+        path=path,
+    )
 
 
-def _holds(folder: str | None, name: str) -> bool:
-    return folder is not None and os.path.exists(f"{folder}/{name}")
-
-
-def _name(spec: dict[str, Any]) -> str:
-    method, preset = str(spec.get("method", "")), spec.get("preset")
+def _name(spec: Mapping[str, Any]) -> str:
+    method, preset = str(spec.get("method") or ""), spec.get("preset")
     method = method.rpartition(":")[2] if ".py:" in method else method
     return f"{method}:{preset}" if preset else method
+
+
+# -- SLURM's words ----------------------------------------------------------------------------------------------------
+
+
+def _words(results: Path, submitted: Mapping[str, tuple[Submission, str]]) -> dict[str, Sent]:
+    """{run_id: what SLURM says}; nobody is asked when nothing was sent."""
+    if not submitted:
+        return {}
+    tasks = slurm.queue() if slurm.available() else None
+    if tasks is None:
+        silent = "the queue does not answer"
+        return {run: Sent(job, "unknown", f"job {job}: {silent}", each.time) for run, (each, job) in submitted.items()}
+    # asked only for tasks that left the queue and a run of theirs without a word
+    gone = {run: job for run, (_, job) in submitted.items() if job not in tasks}
+    ended = slurm.ended(
+        {job for run, job in gone.items() if _wordless(_place(results, run, submitted[run][0].specs.get(run, {})))}
+    )
+    return {
+        run: _in_queue(tasks[job], each) if job in tasks else _gone(job, ended.get(job), each)
+        for run, (each, job) in submitted.items()
+    }
+
+
+def _in_queue(task: slurm.Task, submission: Submission) -> Sent:
+    word = task.state.lower()
+    waits = f"{word}, {task.reason}" if task.reason not in ("", "None") else word
+    says: Literal["running", "waiting"] = "running" if task.state == "RUNNING" else "waiting"
+    return Sent(task.job, says, f"job {task.job}: {waits}", submission.time, task.node)
+
+
+def _gone(job: str, end: slurm.Ended | None, submission: Submission) -> Sent:
+    """A task that is no longer queued: SLURM may know how it ended, which a run may have been too late to write down."""
+    if end is None:
+        return Sent(job, "ended", f"job {job} ended", submission.time)
+    if end.killed:
+        asked = submission.memory_mb.get(job)
+        limit = f"; the task had asked for {asked} MB" if asked else ""
+        words = f"killed, memory: SLURM says {end.state} {end.exit_code} for job {job}{limit}"
+        return Sent(job, "killed", words, submission.time)
+    if end.exit_code == STOPPED:
+        words = f"job {job} was requeued as often as its profile allows (max_requeues)"
+        return Sent(job, "ended", words, submission.time)
+    if end.state in LOST:
+        return Sent(job, "killed", f"killed: SLURM says {end.state} {end.exit_code} for job {job}", submission.time)
+    return Sent(job, "ended", f"SLURM says {end.state} for job {job}", submission.time)
+
+
+def _place(results: Path, run: str, spec: Mapping[str, Any]) -> Path:
+    """Where a run that was sent will be, or is."""
+    return results / suite_folder(str(spec.get("suite", ""))) / str(spec.get("tier", "")) / run
+
+
+def _wordless(folder: Path) -> bool:
+    return not any(os.path.exists(folder / name) for name in ("record.json", "failure.json"))

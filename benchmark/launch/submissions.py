@@ -10,6 +10,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import socket
 import time
 import uuid
@@ -20,8 +21,10 @@ from typing import Any
 
 from benchmark.errors import UserError
 from benchmark.files import read_json, write_json
+from benchmark.records import schema
 
 FOLDER = ".slurm"
+_RUN_ID = re.compile(schema.RUN_ID)
 LOCK_SECONDS = 300  # launching takes seconds; a lock this old belongs to somebody whose launch died
 
 
@@ -69,7 +72,9 @@ def _sound(document: dict[str, Any]) -> bool:
     if not (isinstance(jobs, dict) and isinstance(specs, dict) and isinstance(document.get("time"), int | float)):
         return False
     lists = all(isinstance(runs, list) and all(isinstance(run, str) for run in runs) for runs in jobs.values())
-    return lists and all(isinstance(spec, dict) for spec in specs.values())
+    if not lists or not all(_RUN_ID.fullmatch(run) for runs in jobs.values() for run in runs):
+        return False
+    return not any(schema.spec_fault(spec) for spec in specs.values())  # with the id it names a folder
 
 
 def latest(results: Path) -> dict[str, tuple[Submission, str]]:

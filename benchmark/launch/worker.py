@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import benchmark
-from benchmark import run
+from benchmark import records, run
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.files import read_object, write_json
 from benchmark.launch import queue
+from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld, restart_count, scheduler_job, whole_number
 from benchmark.run.failure import reason_of, write_failure
 from benchmark.spec import RunSpec
@@ -107,7 +108,8 @@ class Pack:
     def _wants(self, entry: Entry) -> bool:
         """Not done, and not failed as often as it may."""
         folder = Path(self.results) / entry.directory
-        return not (folder / "record.json").exists() and _attempts(folder) - entry.attempts <= self.retries
+        done = records.state(folder).name is StateName.DONE
+        return not done and _attempts(folder) - entry.attempts <= self.retries
 
     def _run(self, entry: Entry, stop: Stop, limit: int) -> str:
         """One run in a child process, watched from here."""

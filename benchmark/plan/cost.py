@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark import records
+from benchmark.records import Sent
 from benchmark.spec import RunSpec, resolve
 
 if TYPE_CHECKING:
@@ -33,8 +34,19 @@ def estimate(specs: Sequence[RunSpec], frame: pd.DataFrame) -> list[tuple[float,
     return found
 
 
-def states(specs: Sequence[RunSpec], results: Path, frame: pd.DataFrame | None = None) -> dict[str, tuple[str, str]]:
-    """run_id → (status, reason) of each spec, as the disk says it: absent, running, interrupted, failed, done."""
-    frame = records.load(results) if frame is None else frame
-    known = dict(zip(frame["run_id"], zip(frame["status"], frame["reason"].fillna(""), strict=True), strict=True))
-    return {spec.run_id: known.get(spec.run_id, ("absent", "")) for spec in specs}
+def states(
+    specs: Sequence[RunSpec], results: Path, frame: pd.DataFrame | None = None, queue: Mapping[str, Sent] | None = None
+) -> dict[str, tuple[str, str]]:
+    """run_id → (state, reason) of each spec; `frame` was loaded with the same `queue`."""
+    frame = records.load(results, queue) if frame is None else frame
+    known = dict(zip(frame["path"], zip(frame["status"], frame["reason"].fillna(""), strict=True), strict=True))
+    found = {}
+    for spec in specs:
+        run_id = spec.run_id
+        directory = records.run_directory(results, spec, run_id)
+        if str(directory) in known:
+            found[run_id] = known[str(directory)]
+        else:  # the frame has no row for what is absent, or waits without a folder
+            there = records.state(directory, queue)
+            found[run_id] = (there.name.value, there.reason)
+    return found

@@ -1,12 +1,14 @@
 """What is known of every run: the only truth. `load(root)` gives all runs as one DataFrame, a row a run.
 
-`read`, `write`, `run_directory` and `read_curve` are for one run; beside them stand `schema`, `lease` (who is at a run),
+`state` says what one run is (the table of states is in `benchmark.records.state`); `read`, `write`, `run_directory` and
+`read_curve` are for one run, too; `run_directories` is the walk. Beside them stand `schema`, `lease` (who is at a run),
 `selection` (which evaluation point counts), `artifacts`, `audit` and `export`.
 """
 
 from __future__ import annotations
 
 from benchmark.records.frame import ACCURACIES, COLUMNS, load
+from benchmark.records.state import Sent, State, StateName, state
 from benchmark.records.store import (
     Record,
     check,
@@ -25,6 +27,9 @@ __all__ = [
     "ACCURACIES",
     "COLUMNS",
     "Record",
+    "Sent",
+    "State",
+    "StateName",
     "check",
     "document_hash",
     "file_hash",
@@ -34,6 +39,7 @@ __all__ = [
     "read_curve",
     "run_directories",
     "run_directory",
+    "state",
     "write",
     "write_curve",
 ]

@@ -13,7 +13,7 @@ import os
 import re
 import time
 import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import read_json, read_object, write_json
-from benchmark.records import Record, schema
+from benchmark.records import Record, Sent, State, StateName, schema
 from benchmark.records.lease import is_stale, server_time
 from benchmark.records.selection import accuracies
 from benchmark.spec import canonical_json
@@ -56,28 +56,31 @@ class Audit:
     runs: int
     sound: int
     findings: list[Finding]
+    states: dict[str, int]  # how many runs are done, failed, …
 
 
-def audit(root: Path) -> Audit:
-    """Look at everything below `root`: a results folder, a study, a suite, or one run."""
+def audit(root: Path, queue: Mapping[str, Sent] | None = None) -> Audit:
+    """Look at everything below `root`: a results folder, a study, a suite, or one run. `queue` as for `records.state`."""
     if not root.is_dir():
         raise UserError(f"There is no folder {root}. Type: python -m benchmark audit FOLDER")
     now = server_time(root)
     findings: list[Finding] = []
     sound: list[Record] = []
-    runs = 0
+    states: Counter[str] = Counter()
     for folder, names in _folders(root):
         findings += _temporaries(folder, names, now)
         if not set(names) & set(FILES):
             continue
-        runs += 1
-        found, record = _run(folder, names, now)
+        state = records.state(folder, queue, now)
+        states[state.name.value] += 1
+        found = _run(folder, names, state, now)
         findings += found
-        if record is not None and not any(f.level == "error" for f in found):
-            sound.append(record)
+        if state.record is not None and not any(f.level == "error" for f in found):
+            sound.append(state.record)
     findings += _duplicates(sound) + _mixed(sound)
     order = {"error": 0, "warning": 1, "note": 2}
-    return Audit(root, runs, len(sound), sorted(findings, key=lambda f: (order[f.level], f.kind, f.path)))
+    findings.sort(key=lambda f: (order[f.level], f.kind, f.path))
+    return Audit(root, states.total(), len(sound), findings, dict(states))
 
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -91,8 +94,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 # -- one run --------------------------------------------------------------------------------------------------------
 
 
-def _run(folder: Path, names: list[str], now: float) -> tuple[list[Finding], Record | None]:
-    """Everything about one run directory, and its record if it can be read."""
+def _run(folder: Path, names: list[str], state: State, now: float) -> list[Finding]:
+    """Everything that is wrong with one run directory."""
     found = [
         Finding("warning", "foreign", str(folder / n), "no run of this suite writes this file")
         for n in names
@@ -104,9 +107,9 @@ def _run(folder: Path, names: list[str], now: float) -> tuple[list[Finding], Rec
         for n in links
     ]
     found += _lease(folder, names, now)
-    if "record.json" not in names:
-        return found + _unfinished(folder, names), None
-    record, wrong = _record(folder)
+    if not os.path.lexists(folder / "record.json"):
+        return found + _unfinished(folder, names, state)
+    wrong = [state.fault] if state.record is None else _against(state.record)
     found += [Finding("error", "damaged", str(folder / "record.json"), words, "quarantine") for words in wrong]
     if not wrong:
         found += [
@@ -114,28 +117,21 @@ def _run(folder: Path, names: list[str], now: float) -> tuple[list[Finding], Rec
             for n in ("checkpoint.pt", "failure.json")
             if n in names
         ]
-    return found, record
+    return found
 
 
-def _record(folder: Path) -> tuple[Record | None, list[str]]:
-    """The record, and everything that speaks against it."""
-    document = read_json(folder / "record.json")
-    if document is None:
-        return None, ["it is torn, or no JSON"]
-    fault = records.check(document)
-    if fault:
-        return None, [fault]
-    record = Record(folder, document)
-    wrong = [records.misplaced(document, folder)]
-    wrong += [f"{file} is not the file that the record was made from" for file in record.changed_files()]
-    if read_json(folder / "spec.json") != document["spec"]:
+def _against(record: Record) -> list[str]:
+    """Everything that speaks against a record that is sound by itself."""
+    document = record.document
+    wrong = [f"{file} is not the file that the record was made from" for file in record.changed_files()]
+    if read_json(record.path / "spec.json") != document["spec"]:
         wrong.append("spec.json is another spec than the record's")
     curve = record.curve
     if not curve or accuracies(curve) != document["accuracy"]:
         wrong.append("its accuracies are not those of its curve")
     if identity(document) not in ("", document["run_id"]):
         wrong.append("its run_id is not the hash of its spec, values and data")
-    return record, [w for w in wrong if w]
+    return wrong
 
 
 def identity(document: Mapping[str, Any]) -> str:
@@ -162,10 +158,11 @@ def _lease(folder: Path, names: list[str], now: float) -> list[Finding]:
     return [Finding("warning", "lease", str(path), "of a process that is gone", "remove")]
 
 
-def _unfinished(folder: Path, names: list[str]) -> list[Finding]:
+def _unfinished(folder: Path, names: list[str], state: State) -> list[Finding]:
     """A run without a record: can it go on?"""
     found = []
-    fault = schema.spec_fault(read_json(folder / "spec.json")) if "spec.json" in names else "there is none"
+    begins = state.name is StateName.RUNNING  # the lease is a run's first file, its spec the second
+    fault = "" if state.spec or begins else state.fault or "there is none"
     if fault:
         found.append(Finding("error", "orphan", str(folder), f"files of a run, but no spec: {fault}", "quarantine"))
     elif not re.fullmatch(schema.RUN_ID, folder.name):

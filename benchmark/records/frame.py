@@ -9,18 +9,17 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.errors import UserError
-from benchmark.files import read_bytes, read_json, read_object, replacing, shown
+from benchmark.files import read_bytes, replacing
 from benchmark.records import schema
-from benchmark.records.lease import is_stale
+from benchmark.records.lease import server_time
 from benchmark.records.selection import RULES, STATISTICS, VALIDATORS, column_of
-from benchmark.records.store import read, run_directories
+from benchmark.records.state import Sent, State, StateName, state, text
+from benchmark.records.store import run_directories
 from benchmark.spec import canonical_json
 
 if TYPE_CHECKING:  # half a second: who asks for the state of runs alone goes without, so the functions below fetch it
@@ -66,9 +65,13 @@ def final_scores(directory: Path) -> dict[str, float]:
     }
 
 
-def load(root: str | Path) -> pd.DataFrame:
-    """All runs below `root`, a row a run; accuracies in percent. Runs that are not done have a status and a reason."""
+def load(root: str | Path, queue: Mapping[str, Sent] | None = None) -> pd.DataFrame:
+    """All runs below `root`, a row a run; accuracies in percent. Runs that are not done have a status and a reason.
+
+    The status is the run's state (`benchmark.records.state`); `queue` is what a scheduler says of runs that were sent to it.
+    """
     root = Path(root)
+    now: float | None = None
     index = _read_index(root)
     known = dict(zip(index["place"].tolist(), enumerate(index["stamp"].tolist()), strict=True))
     order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
@@ -78,9 +81,13 @@ def load(root: str | Path) -> pd.DataFrame:
         position, then = known.get(place, (0, ""))
         if stamp and stamp == then:
             order.append(position)
-        elif row := _row(Path(entry.path)):
+            continue
+        if now is None and os.path.lexists(f"{entry.path}/lease.json"):
+            now = server_time(root)  # once, and not in a tree at which nobody is
+        found = state(Path(entry.path), queue, now)
+        if found.name is not StateName.ABSENT:
             order.append(len(index) + len(fresh))
-            fresh.append({**row, "stamp": stamp, "place": place})
+            fresh.append({**_row(Path(entry.path), found), "stamp": stamp, "place": place})
     frame = _typed(fresh, index).iloc[order].reset_index(drop=True)
     if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
         _write_index(root, frame[frame["status"] == "done"])
@@ -122,35 +129,13 @@ def _file_stamp(path: str) -> str:
     return f"{s.st_mtime_ns}:{s.st_ctime_ns}:{s.st_size}:{s.st_ino}"
 
 
-def _row(directory: Path) -> dict[str, Any] | None:
-    """One run as a row; None for a folder that holds no run."""
-    if not re.fullmatch(schema.RUN_ID, directory.name):
-        return None
-    spec = read_json(directory / "spec.json")
-    fault = schema.spec_fault(spec)
-    row = _spec_row(spec if isinstance(spec, dict) and not fault else {}, directory.name)
-    try:
-        record = read(directory)
-    except UserError as error:
-        return {**row, "status": "damaged", "reason": str(error)}
-    if record is not None:
-        return {**record_row(record.document), **final_scores(directory)}
-    if not os.path.lexists(directory / "spec.json"):
-        return None
-    if fault:
-        return {**row, "status": "damaged", "reason": f"{directory / 'spec.json'} is no spec of this suite: {fault}."}
-    failure = read_object(directory / "failure.json")
-    if failure:
-        told = {key: _text(failure.get(key)) for key in ("reason", "commit")}
-        return {**row, "status": "failed", **told}
-    lease = read_object(directory / "lease.json")
-    running = bool(lease) and not is_stale(lease, directory / "lease.json", time.time())
-    return {**row, "status": "running" if running else "interrupted"}
-
-
-def _text(value: Any) -> str:
-    """Text from a file whose shape nobody checked, fit for a table."""
-    return shown(value or "")[:4096]
+def _row(directory: Path, found: State) -> dict[str, Any]:
+    """One run as a row."""
+    if found.record is not None:
+        return {**record_row(found.record.document), **final_scores(directory)}
+    row = _spec_row(found.spec, directory.name)
+    row["commit"] = text(found.failure.get("commit")) or None
+    return {**row, "status": found.name.value, "reason": found.reason or None}
 
 
 def _spec_row(spec: Mapping[str, Any], run_id: str) -> dict[str, Any]:

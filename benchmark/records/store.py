@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from benchmark.spec import RunSpec, canonical_json
 FORMAT = 1
 HASHED = "record"
 SEALED = {"spec": "spec.json", "curve": "curve.jsonl", "artifacts": "artifacts.npz"}  # `hashes` of a record
+TORN = "it is torn, or no JSON"
+_RUN_ID = re.compile(schema.RUN_ID)
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,24 @@ def suite_folder(suite: str) -> str:
 
 def read(directory: Path) -> Record | None:
     """The record of a run directory, or None when there is none; a damaged one is an error that names it."""
-    path = directory / "record.json"
-    document = read_json(path)
-    if document is None:
-        if os.path.lexists(path):
-            raise UserError(f"{path} is damaged. Type: python -m benchmark audit {directory}")
-        return None
-    fault = check(document) or misplaced(document, directory)
+    document, fault = examine(directory)
     if fault:
-        raise UserError(f"{path} is not a record of this suite: {fault}.")
-    return Record(directory, document)
+        raise UserError(complaint(directory, fault))
+    return None if document is None else Record(directory, document)
+
+
+def examine(directory: Path) -> tuple[Any, str]:
+    """(record.json as it was read, what is wrong with it in words); (None, "") when there is none."""
+    document = read_json(directory / "record.json")
+    if document is None:
+        return None, TORN if os.path.lexists(directory / "record.json") else ""
+    return document, check(document) or misplaced(document, directory)
+
+
+def complaint(directory: Path, fault: str) -> str:
+    """What is wrong with a record, as a sentence that names it and says what to type."""
+    what = "is damaged" if fault == TORN else "is not a record of this suite"
+    return f"{directory / 'record.json'} {what}: {fault}. Type: python -m benchmark audit {directory}"
 
 
 def check(document: Any) -> str:
@@ -150,10 +161,10 @@ def write_curve(directory: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def run_directories(root: Path) -> Iterator[os.DirEntry[str]]:
-    """All run directories below a results folder, `<suite>/<tier>/<run_id>`, without following links."""
+    """All run directories below a results folder, `<suite>/<tier>/<run_id>`, without following links: the one walk."""
     for suite in _folders(root):
         for tier in _folders(suite.path):
-            yield from _folders(tier.path)
+            yield from (run for run in _folders(tier.path) if _RUN_ID.fullmatch(run.name))
 
 
 def _folders(path: str | Path) -> list[os.DirEntry[str]]:
