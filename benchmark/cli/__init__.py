@@ -74,7 +74,7 @@ def _modules() -> tuple[str, ...]:
     ours = Path(sys.argv[0]).parts[-2:] == ("benchmark", "__main__.py") or Path(sys.argv[0]).name == "msda-benchmark"
     if ours and len(sys.argv) > 1 and sys.argv[1] in _QUICK:
         return (_QUICK[sys.argv[1]],)
-    return ("runs", "keep", "data", "look", "explain", "study", "cluster", "care", "speed")
+    return ("runs", "keep", "data", "look", "explain", "study", "cluster", "care", "speed", "reproduce")
 
 
 for _verbs in _modules():
