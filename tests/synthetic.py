@@ -77,9 +77,11 @@ def write_run(
     points: int = 10,
     salt: str = "",
     weights: str = "",
+    run_id: str = "",
 ) -> Path:
     """One run directory; gives its path.
 
+    `run_id` is that of a planned run, by default one of its own.
     `salt` stands for settings that are in the run's identity and not in its spec; `weights` for their hash (by default
     every run has its own).
     """
@@ -93,7 +95,7 @@ def write_run(
         "tuned": tuned, "data": fingerprint or f"fp-{suite}-{tier}-{split}",
     }  # fmt: skip
     identity = canonical_json([spec, revision, protocol, salt])
-    run_id = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    run_id = run_id or hashlib.sha256(identity.encode()).hexdigest()[:16]
     directory = root / suite / tier / run_id
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "spec.json", canonical_json(spec))

@@ -229,16 +229,16 @@ def sigma_noise(evidence: Evidence, claim: Claim) -> Result:
 # -- algebra and arithmetic: no records ---------------------------------------------------------------------------------
 
 
-def _setup(suite: str) -> tuple[int, int, float, float]:
+def _setup(claim: Claim) -> tuple[int, int, float, float]:
     """Classes, domains, λ, η_max of Table 5 (its column μ_max, read as η_max)."""
-    rows = reported.setups()
-    values = rows[rows["suite"] == suite].set_index("column")["value"]
+    rows = reported.setups(claim.folder)
+    values = rows[rows["suite"] == claim.suite].set_index("column")["value"]
     return int(values["classes"]), int(values["domains"]), float(values["lambda"]), float(values["mu_max"])
 
 
 def tnn_bound(claim: Claim) -> Result:
     """A unit-diagonal G has TNN ≥ C√(C·D) rotated and ≥ C·D unrotated: a smaller value is not the defined norm."""
-    classes, domains, _, _ = _setup(claim.suite)
+    classes, domains, _, _ = _setup(claim)
     rotated, unrotated = classes * sqrt(classes * domains), float(classes * domains)
     said = f"with {classes} classes and {domains} domains it is at least {rotated:.1f} (rotated), {unrotated:g} (unrotated)"
     return ("opposite" if float(claim["value"]) < min(rotated, unrotated) else "open"), said
@@ -246,7 +246,7 @@ def tnn_bound(claim: Claim) -> Result:
 
 def zero_bound(claim: Claim) -> Result:
     """σ_1 of every Fourier slice ≤ C√(C·D): a threshold above that leaves nothing of A."""
-    classes, domains, lam, eta = _setup(claim.suite)
+    classes, domains, lam, eta = _setup(claim)
     largest, threshold = classes * sqrt(classes * domains), lam / eta
     rule = {"paper's rule": threshold >= largest, "code's rule": threshold * classes >= largest**2}
     said = f"no singular value exceeds {largest:.1f}; the threshold λ/η_max is {threshold:g}"
@@ -255,9 +255,9 @@ def zero_bound(claim: Claim) -> Result:
     return "open", f"{said}: the bound does not force A to zero; the runs must show it"
 
 
-def averages(_: Claim) -> Result:
+def averages(claim: Claim) -> Result:
     """Every printed average is the mean of its row, rounded."""
-    wrong, every = reported.wrong_averages(), reported.averages()
+    wrong, every = reported.wrong_averages(claim.folder), reported.averages(claim.folder)
     if not wrong:
         return "held", f"all {len(every)} are right"
     worst = max(wrong, key=lambda w: abs(w.difference))
@@ -267,7 +267,7 @@ def averages(_: Claim) -> Result:
 
 def quoted(claim: Claim) -> Result:
     """Each quoted difference equals the difference of the two printed numbers."""
-    numbers = reported.accuracies().set_index(["table", "row", "column"])["printed"]
+    numbers = reported.accuracies(folder=claim.folder).set_index(["table", "row", "column"])["printed"]
     numbers = numbers[
         ~numbers.index.duplicated(keep="last")
     ]  # MDDA stands in one block only; Source-Only is not quoted

@@ -7,6 +7,7 @@ refutes nothing: it has seen the effect, has not seen it, or has seen the opposi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -76,11 +77,13 @@ class Verdict:
         return {**asdict(self), "answer": self.answer, "scope": self.scope}
 
 
-def judge(frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last") -> list[Verdict]:
-    """All verdicts: one for each claim and each tier that has records of its suite (or the one asked for)."""
+def judge(
+    frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last", only: Sequence[Claim] | None = None
+) -> list[Verdict]:
+    """One verdict for each claim (or those of `only`) and each tier that has records of its suite (or the one asked for)."""
     found = []
     shelf = Shelf(frame, selection)
-    for claim in claims():
+    for claim in claims() if only is None else only:
         if claim.test in ARITHMETIC:
             kind, test = ARITHMETIC[claim.test]
             finding, said = test(claim)

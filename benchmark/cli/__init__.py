@@ -38,6 +38,7 @@ VERBS = {
         "table": ("look", "A table in the paper's shape, in text, Markdown, LaTeX, …"),
         "figure": ("look", "A figure as PNG and PDF."),
         "report": ("look", "Everything in one HTML file."),
+        "reproduce": ("reproduce", "The paper's tables and figures: run, then ours beside printed."),
     },
     "Trust: is it true?": {
         "audit": ("care", "Check every record: hashes, curve, identity, place."),

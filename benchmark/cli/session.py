@@ -103,6 +103,10 @@ class Session:
 
     def run(self, *, workers: int, device: str, fail_fast: bool) -> int:
         """Launch what is to do; then the table. Exit code 0, 1 with failures, 130 when interrupted."""
+        return self.close(self.launch(workers=workers, device=device, fail_fast=fail_fast))
+
+    def launch(self, *, workers: int, device: str, fail_fast: bool) -> Outcome:
+        """Execute what is to do, with live progress."""
         outcome = Outcome()
         if self.todo:
             # the longest first: the pool ends together
@@ -112,15 +116,11 @@ class Session:
                     order, results=self.results, data_root=self.data_root, workers=workers, device=device,
                     fail_fast=fail_fast, watch=watch,
                 )  # fmt: skip
-        return self.close(outcome)
+        return outcome
 
     def close(self, outcome: Outcome) -> int:
         """What came out and where it is."""
-        code = 130 if outcome.interrupted else 1 if outcome.failed else 0
-        for run_id, reason in outcome.failed.items():
-            err.print(f"failed: {run_id}: {reason}", markup=False, style="red")
-        for run_id in outcome.held:
-            err.print(f"left to another process that is at it: {run_id}", markup=False)
+        code = exit_code(outcome)
         places = self.render() if not outcome.interrupted else {}
         if self.json:
             say_json({
@@ -161,6 +161,15 @@ class Session:
         from benchmark import report
 
         return str(report.write(self.results, self.results / "report.html"))
+
+
+def exit_code(outcome: Outcome) -> int:
+    """0, 1 with failures, 130 when interrupted; says which runs failed and which were left to others."""
+    for run_id, reason in outcome.failed.items():
+        err.print(f"failed: {run_id}: {reason}", markup=False, style="red")
+    for run_id in outcome.held:
+        err.print(f"left to another process that is at it: {run_id}", markup=False)
+    return 130 if outcome.interrupted else 1 if outcome.failed else 0
 
 
 class Watch:

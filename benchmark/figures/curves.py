@@ -1,4 +1,4 @@
-"""What changes with training: accuracy, the tensor nuclear norm (the paper's Figure 6), accuracy against time."""
+"""What changes with training: accuracy, the tensor nuclear norm (the paper's Figure 3), accuracy against time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.style import WITH, WITHOUT, Drawing, colour, new
+from benchmark.paper import answers
 from benchmark.spec import Suite
 
 
@@ -39,8 +40,9 @@ def tnn(
 ) -> Drawing:
     """Left: the tensor nuclear norm with and without +T, and the bound below which it cannot fall. Right: accuracy."""
     selected = runs.select(frame, suite, **only)
-    rows = runs.without_and_with(selected, methods)
-    where = runs.choose_target(selected, target, ("mm", "C", "clp"), rows)
+    paper = answers.figure("tnn")
+    rows = runs.without_and_with(selected, methods, paper)
+    where = runs.choose_target(selected, target, paper.targets, rows)
     figure = new(6.6, 2.6)
     left, right = figure.subplots(1, 2)
     n = 0

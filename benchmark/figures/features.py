@@ -1,4 +1,4 @@
-"""t-SNE of features: by class above, by domain below, several methods side by side (the paper's Figure 3)."""
+"""t-SNE of features: by class above, by domain below, several methods side by side (the paper's Figure 4)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pandas as pd
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.style import SOURCE, TARGET, Drawing, colour, new
+from benchmark.paper import answers
 from benchmark.spec import Suite
 
-PAPER = ("source-only", "m3sda", "tsvdnet")
 PER_DOMAIN = 150  # points: t-SNE is quadratic in them, and more hide each other
 
 
@@ -28,9 +28,10 @@ def tsne(
 ) -> Drawing:
     """Two rows of panels, a column a method: the same embedding coloured by class, and by source or target."""
     selected = runs.select(frame, suite, **only)
-    names = list(methods or [name for name in PAPER if name in selected.rows] or list(selected.rows)[:3])
+    paper = answers.figure("tsne")
+    names = list(methods or [name for name in paper.names if name in selected.rows] or list(selected.rows)[:3])
     rows = [selected.row([name], f"the method {name}") for name in names]
-    where = runs.choose_target(selected, target, ("C", "mm", "clp"), rows)
+    where = runs.choose_target(selected, target, paper.targets, rows)
     which = runs.common_seed(rows, where, seed)
     figure = new(2.3 * len(rows) + 0.4, 4.7)
     axes = figure.subplots(2, len(rows), squeeze=False)

@@ -1,4 +1,4 @@
-"""Similarity matrices of the class prototypes, domain by domain, with and without +T (the paper's Figure 4)."""
+"""Similarity matrices of the class prototypes, domain by domain, with and without +T (the paper's Figure 5)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.style import SOURCE, TARGET, Drawing, new
+from benchmark.paper import answers
 from benchmark.spec import Suite
 
 
@@ -24,8 +25,9 @@ def similarity(
 ) -> Drawing:
     """Above without +T, below with it; one column a domain, the target last; one colour scale for all."""
     selected = runs.select(frame, suite, **only)
-    rows = runs.without_and_with(selected, methods)
-    where = runs.choose_target(selected, target, ("mm", "C", "clp"), rows)
+    paper = answers.figure("similarity")
+    rows = runs.without_and_with(selected, methods, paper)
+    where = runs.choose_target(selected, target, paper.targets, rows)
     which = runs.common_seed(rows, where, seed)
     stored = [runs.artifacts(entry, where, which) for entry in rows]
     names = runs.domains(stored[0], "similarity")

@@ -13,13 +13,11 @@ import pandas as pd
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.rows import Entry, by_name, multi_source
 from benchmark.errors import UserError, unknown
+from benchmark.paper.answers import Figure
 from benchmark.records import read_curve
 from benchmark.records.artifacts import read as read_artifacts
 from benchmark.records.selection import scores
 from benchmark.spec import Suite
-
-WITHOUT_T = ("tsvdnet:e", "source-only:bn", "source-only")
-WITH_T = ("tsvdnet", "tsvdnet:et")
 
 
 @dataclass(frozen=True)
@@ -58,13 +56,13 @@ def select(frame: pd.DataFrame, suite: str | Suite, usual: str = "running", **on
     return Selected(condition, by_name([e for e in multi_source(runs) if e.plain]))
 
 
-def without_and_with(selected: Selected, methods: Sequence[str] | None) -> list[Entry]:
-    """A row without the low-rank term and one with it: the two asked for, or the first that were run."""
+def without_and_with(selected: Selected, methods: Sequence[str] | None, paper: Figure) -> list[Entry]:
+    """A row without the low-rank term and one with it: the two asked for, or the paper's, or what stands in for them."""
     if methods is not None and len(methods) != 2:
         raise UserError(
-            "This figure sets two rows side by side. Type: --methods tsvdnet:e,tsvdnet (without +T, with +T)"
+            f"This figure sets two rows side by side. Type: --methods {','.join(paper.names)} (without +T, with +T)"
         )
-    without, having = ([methods[0]], [methods[1]]) if methods else (WITHOUT_T, WITH_T)
+    without, having = [[name] for name in methods] if methods else paper.rows
     return [selected.row(without, "a row without +T"), selected.row(having, "a row with +T")]
 
 

@@ -1,4 +1,4 @@
-"""The estimated uncertainty σ: by domain, and on one domain under Gaussian noise (the paper's Figure 5)."""
+"""The estimated uncertainty σ: by domain, and on one domain under Gaussian noise (the paper's Figure 6)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy.stats import gaussian_kde
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.style import Drawing, colour, new
+from benchmark.paper import answers
 from benchmark.spec import Suite
 
 
@@ -27,8 +28,9 @@ def uncertainty(
 ) -> Drawing:
     """Left: the density of σ for each domain. Right: on one domain, with noise r·ε added, r = 0, 0.1, 0.5, 1."""
     selected = runs.select(frame, suite, **only)
-    entry = selected.row(methods or ["tsvdnet"], "a method that estimates uncertainty")
-    where = runs.choose_target(selected, target, ("mm", "C", "clp"), [entry])
+    paper = answers.figure("uncertainty")
+    entry = selected.row(methods or paper.rows[0], "a method that estimates uncertainty")
+    where = runs.choose_target(selected, target, paper.targets, [entry])
     which = runs.common_seed([entry], where, seed)
     stored = runs.artifacts(entry, where, which)
     names = runs.domains(stored, "sigma")

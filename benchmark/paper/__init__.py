@@ -1,4 +1,6 @@
-"""The paper as data: `printed`, its tables cell by cell, and `claims`, its sentences with the test that decides each.
+"""A paper as data, one folder a paper (`tsvdnet/`): its tables as printed, its claims, which of our rows answer which of its
+rows, what its figures show. `folders` finds a paper, `printed`, `claims` and `answers` read it, `wanted` plans what a table
+or figure of it needs run.
 
-Where a number or a sentence stands in the paper is beside it in the files.
+Where a number or a sentence stands in the paper is beside it in the files. Another paper is another folder with the same files.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.errors import UserError
+from benchmark.paper.folders import DEFAULT
 
-FILE = Path(__file__).with_name("claims.toml")
+FILE = DEFAULT / "claims.toml"
 FIELDS = ("id", "text", "where", "test", "suite", "split")
 
 
@@ -25,6 +27,11 @@ class Claim:
     suite: str = ""
     split: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    folder: Path = DEFAULT  # of its paper
+
+    def about(self, place: str) -> bool:
+        """Whether it stands at `place`, as in «Table 4»."""
+        return re.search(rf"\b{re.escape(place)}\b", self.where) is not None
 
     def __getitem__(self, key: str) -> Any:
         try:
@@ -51,7 +58,8 @@ def claims(file: Path = FILE) -> list[Claim]:
         if lacking:
             raise UserError(f"A claim in {file} lacks {', '.join(lacking)}: {row}.")
         known = {key: row[key] for key in FIELDS if key in row}
-        found.append(Claim(**known, options={k: v for k, v in row.items() if k not in FIELDS}))
+        options = {k: v for k, v in row.items() if k not in FIELDS}
+        found.append(Claim(**known, options=options, folder=file.parent))
     return found
 
 

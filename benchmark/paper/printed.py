@@ -1,8 +1,8 @@
 """Numbers that others printed, with the table, block, row and column they came from.
 
-`table1.csv` … `table5.csv` hold the T-SVDNet paper's tables as printed; `elsewhere.csv` the released training log and
-the one public reproduction attempt; `origins.csv` says what each origin is. Numbers stay text in the files, so that
-the printed precision is kept.
+A paper's folder has them in `table1.csv` … (tables as printed, `table5.csv` the set-ups), `elsewhere.csv` (released
+training logs, public reproduction attempts) and `origins.csv` (what each origin is). Numbers stay text in the files, so
+that the printed precision is kept.
 """
 
 from __future__ import annotations
@@ -14,13 +14,25 @@ from pathlib import Path
 
 import pandas as pd
 
-FOLDER = Path(__file__).parent
+from benchmark.paper.answers import rows
+from benchmark.paper.folders import DEFAULT
+
+
+def _csv(folder: Path, name: str) -> pd.DataFrame:
+    return pd.read_csv(folder / name, dtype=str, keep_default_na=False)
 
 
 @cache
-def _accuracy() -> pd.DataFrame:
-    frames = [pd.read_csv(FOLDER / f"table{i}.csv", dtype=str, keep_default_na=False) for i in (1, 2, 3, 4)]
-    frame = pd.concat(frames, ignore_index=True)
+def _accuracy(folder: Path) -> pd.DataFrame:
+    known = {(row.table, row.block, row.row): row for row in rows(folder=folder)}
+    frame = pd.concat([_csv(folder, f"table{i}.csv") for i in sorted({key[0] for key in known})], ignore_index=True)
+    places = zip(frame["table"].astype(int), frame["block"], frame["row"], strict=True)
+    answering = [known.get(place) for place in places]
+    names = [row.answers[0] if row and row.answers else "" for row in answering]
+    frame["method"] = [name.partition(":")[0] for name in names]
+    frame["preset"] = [name.partition(":")[2] for name in names]
+    frame["standard"] = [row.standard if row else "" for row in answering]
+    frame["split"] = [row.split if row else "" for row in answering]
     frame["printed"] = frame["value"]
     frame["decimals"] = frame["printed"].str.partition(".")[2].str.len()
     frame["table"] = frame["table"].astype(int)
@@ -29,31 +41,30 @@ def _accuracy() -> pd.DataFrame:
     return frame
 
 
-def accuracies(suite: str | None = None) -> pd.DataFrame:
-    """Tables 1–4, one row a printed number.
+def accuracies(suite: str | None = None, folder: Path = DEFAULT) -> pd.DataFrame:
+    """The tables of accuracies, one row a printed number.
 
-    Columns: table suite block row method preset standard split column kind (target | average | gain) value spread,
-    `printed` (the text) and `decimals`. `method`, `preset`, `standard`, `split` name the run that would measure it;
-    Table 2 does not say how its Source-Only saw the sources: it is compared with the multi-source run.
+    Columns: table suite block row column kind (target | average | gain) value spread, `printed` (the text), `decimals`, and
+    `method` `preset` `standard` `split`: the first of our rows that answers it (`answers.rows` has all of them).
     """
-    frame = _accuracy()
+    frame = _accuracy(folder)
     return (frame if suite is None else frame[frame["suite"] == suite]).copy()
 
 
-def setups() -> pd.DataFrame:
+def setups(folder: Path = DEFAULT) -> pd.DataFrame:
     """Table 5, one row a printed value: table suite row column value."""
-    return pd.read_csv(FOLDER / "table5.csv", dtype=str, keep_default_na=False)
+    return _csv(folder, "table5.csv")
 
 
-def elsewhere() -> pd.DataFrame:
-    """Figures from outside the paper: origin suite method preset split target quantity at value note."""
-    frame = pd.read_csv(FOLDER / "elsewhere.csv", dtype=str, keep_default_na=False)
+def elsewhere(folder: Path = DEFAULT) -> pd.DataFrame:
+    """Numbers from outside the paper: origin suite method preset split target quantity at value note."""
+    frame = _csv(folder, "elsewhere.csv")
     return frame.assign(value=frame["value"].astype(float))
 
 
-def origins() -> pd.DataFrame:
+def origins(folder: Path = DEFAULT) -> pd.DataFrame:
     """What each origin is: origin title words."""
-    return pd.read_csv(FOLDER / "origins.csv", dtype=str, keep_default_na=False)
+    return _csv(folder, "origins.csv")
 
 
 @dataclass(frozen=True)
@@ -79,17 +90,17 @@ class PrintedAverage:
         return abs(self.difference) <= half
 
 
-def averages() -> list[PrintedAverage]:
+def averages(folder: Path = DEFAULT) -> list[PrintedAverage]:
     """All printed averages, in the order of the tables, in exact decimal arithmetic."""
     found = []
-    for key, rows in _accuracy().groupby(["table", "suite", "block", "row"], sort=False):
-        cells = [Decimal(text) for text in rows.loc[rows["kind"] == "target", "printed"]]
-        printed = rows.loc[rows["kind"] == "average", "printed"].item()
+    for key, part in _accuracy(folder).groupby(["table", "suite", "block", "row"], sort=False):
+        cells = [Decimal(text) for text in part.loc[part["kind"] == "target", "printed"]]
+        printed = part.loc[part["kind"] == "average", "printed"].item()
         table, suite, block, row = map(str, key)
         found.append(PrintedAverage(int(table), suite, block, row, printed, sum(cells, Decimal(0)) / len(cells)))
     return found
 
 
-def wrong_averages() -> list[PrintedAverage]:
+def wrong_averages(folder: Path = DEFAULT) -> list[PrintedAverage]:
     """The printed averages that are not the mean of their row."""
-    return [average for average in averages() if not average.right]
+    return [average for average in averages(folder) if not average.right]

@@ -16,7 +16,7 @@ from benchmark.errors import unknown
 from benchmark.files import write_text
 from benchmark.spec import Suite
 from benchmark.tables.ablation import ablation, choices
-from benchmark.tables.against import averages, reported
+from benchmark.tables.against import averages, reported, reproduction
 from benchmark.tables.comparison import comparison
 from benchmark.tables.cost import cost
 from benchmark.tables.html import figure, page
@@ -67,5 +67,5 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 __all__ = [
     "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost",
     "csv_text", "document", "figure", "gains", "latex",
-    "make", "markdown", "per_class", "reported", "selection", "show", "statistics", "validators", "write",
+    "make", "markdown", "per_class", "reported", "reproduction", "selection", "show", "statistics", "validators", "write",
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -14,56 +13,28 @@ from benchmark.analysis.family import family
 from benchmark.analysis.notes import remarks, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.errors import UserError
+from benchmark.paper import answers
 from benchmark.paper import printed as reported
+from benchmark.paper.answers import Step
 from benchmark.spec import Suite
 from benchmark.tables.comparison import score_cells, score_columns
 
 
-@dataclass(frozen=True)
-class Step:
-    """A row of the ablation, and the row of the paper's Table 4 that it answers (empty: none)."""
-
-    name: str
-    label: str
-    printed: str = ""
-
-
-BASELINES = (Step("source-only", "Source-Only", "Source-Only"), Step("source-only:bn", "Source-Only:bn"))
-PAPER, RELEASE = "The paper's reading", "The release's weights"
-FAMILIES = {
-    PAPER: (
-        Step("tsvdnet:e", "T-SVDNet (+E)", "T-SVDNet (+E)"),
-        Step("tsvdnet:et", "T-SVDNet (+E+T)", "T-SVDNet (+E+T)"),
-        Step("tsvdnet", "T-SVDNet (+E+T+U)", "T-SVDNet (+E+T+U)"),
-    ),
-    RELEASE: (
-        Step("tsvdnet:code-e", "T-SVDNet:code-e (+E)", "T-SVDNet (+E)"),
-        Step("tsvdnet:code-p", "T-SVDNet:code-p (+E+P)"),
-        Step("tsvdnet:code", "T-SVDNet:code (+E+P+T)", "T-SVDNet (+E+T)"),
-        Step("tsvdnet:code-u", "T-SVDNet:code-u (+E+P+T+U)", "T-SVDNet (+E+T+U)"),
-    ),
-}
-STEP_WORDS = (
-    "Step: difference to the row above it in its block; the first row of T-SVDNet is held against Source-Only.",
-    "Steps and gains: per-seed difference averaged over the targets that both rows have, paired, 95 % t interval over "
-    "seeds, not corrected for their number.",
-    "Source-Only:bn forwards the target for batch-norm statistics only, already an adaptation: hence two baselines.",
-)
-
-
 def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
-    """Both families of Table 4, each part with its step over the row above it and its gains over both Source-Only rows.
+    """The paper's ablation, family by family: each part with its step over the row above it and its gains over the baselines.
 
     A family of which no row was run is left out.
     """
+    paper, (_, method) = answers.ablation(), answers.own_method()
     runs, condition = narrow(frame, suite, selection=selection, **only)
     runs = _one_split(runs, condition)
     found = s.by_name([e for e in s.multi_source(runs) if e.plain])
-    shown = {block: steps for block, steps in FAMILIES.items() if any(step.name in found for step in steps)}
+    shown = [group for group in paper.families if any(step.name in found for step in group.steps)]
     if not shown:
-        raise UserError(_nothing("ablation", condition, "source-only,source-only:bn,tsvdnet:e,tsvdnet:et,tsvdnet"))
-    bases = [step for step in BASELINES if step.name in found]
-    table4 = _table4(condition)
+        wanted = [step.name for step in (*paper.baselines.steps, *paper.families[0].steps)]
+        raise UserError(_nothing("ablation", condition, ",".join(wanted)))
+    bases = [step for step in paper.baselines.steps if step.name in found]
+    printed = _printed(paper.table, condition)
     columns = [
         Column("method", "Method"),
         *score_columns(condition),
@@ -76,32 +47,35 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
             Column(f"ci_{base.name}", "95 % interval", "interval"),
         ]
     measured = len(columns) - 1
-    if table4:
+    if printed:
         columns += [Column("printed", "Printed Avg", "number"), Column("printed_gain", "Printed gain", "signed")]
     columns.append(Column("seeds", "n"))
     rows = []
-    for block, steps in {"Baselines": BASELINES, **shown}.items():
-        above = None if steps is BASELINES else BASELINES[0]
-        for step in steps:
-            label, (beside, notes) = words(step.label, step.name), _beside(step, table4)
+    for group in (paper.baselines, *shown):
+        above = None if group is paper.baselines else paper.baselines.steps[0]
+        for step in group.steps:
+            label, (beside, notes) = words(step.label, step.name), _beside(step, paper.table, printed)
             if step.name in found:
                 cells, n, said = _measured(step, above, bases, found, condition)
-                rows.append(Row((label, *cells, *beside, words(n)), block, notes=(*said, *notes)))
+                rows.append(Row((label, *cells, *beside, words(n)), group.title, notes=(*said, *notes)))
             else:
                 cells = [words("not run")] * measured
-                rows.append(Row((label, *cells, *beside, words("–")), block, notes=notes))
+                rows.append(Row((label, *cells, *beside, words("–")), group.title, notes=notes))
             above = step
-    every = [step for steps in (BASELINES, *shown.values()) for step in steps]
+    every = [step for group in (paper.baselines, *shown) for step in group.steps]
+    first = paper.baselines.steps[0].label
     missing = [step.label for step in every if step.name not in found]
     caption = [
         *condition.sentences(),
         tuning_words([found[step.name] for step in every if step.name in found]),
-        *STEP_WORDS,
-        "P: the prototype loss, which the release has and the paper does not." if RELEASE in shown else "",
-        "Printed: average and gain over Source-Only in the paper's Table 4, on split all." if table4 else "",
+        f"Step: difference to the row above it in its block; the first row of {method} is held against {first}.",
+        "Steps and gains: per-seed difference averaged over the targets that both rows have, paired, 95 % t interval over "
+        "seeds, not corrected for their number.",
+        *[group.note for group in (paper.baselines, *shown)],
+        f"Printed: average and gain over {first} in the paper's Table {paper.table}, on split all." if printed else "",
         f"INCOMPLETE: no runs of {', '.join(missing)}." if missing else "",
     ]
-    title = f"{condition.suite.title}: what each part of T-SVDNet is worth, tier {condition.tier}"
+    title = f"{condition.suite.title}: what each part of {method} is worth, tier {condition.tier}"
     return condition.table("ablation", title, columns, rows, caption)
 
 
@@ -126,27 +100,28 @@ def _measured(
     return cells, s.seeds({t: scores[t] for t in condition.targets}), notes
 
 
-def _table4(condition: Condition) -> dict[str, dict[str, str]]:
-    """The printed rows of Table 4 as text by column; empty for a suite that it does not show."""
+def _printed(table: int, condition: Condition) -> dict[str, dict[str, str]]:
+    """The printed rows of the table as text by column; empty for a suite that it does not show."""
     numbers = reported.accuracies(condition.suite.reported or condition.suite.name)
-    numbers = numbers[numbers["table"] == 4]
+    numbers = numbers[numbers["table"] == table]
     return {str(row): dict(zip(part["column"], part["printed"], strict=True)) for row, part in numbers.groupby("row")}
 
 
-def _beside(step: Step, table4: dict[str, dict[str, str]]) -> tuple[list[Cell], tuple[str, ...]]:
+def _beside(step: Step, table: int, rows: dict[str, dict[str, str]]) -> tuple[list[Cell], tuple[str, ...]]:
     """The printed average and gain, and the whole printed row as a footnote."""
-    if not table4:
+    if not rows:
         return [], ()
-    printed = table4.get(step.printed, {})
+    printed = rows.get(step.printed, {})
     cells = [Cell(float(printed[key])) if key in printed else words("–") for key in ("Avg", "Gain")]
     listed = ", ".join(f"{column} {text}" for column, text in printed.items() if column != "Gain")
-    return cells, (f"Printed in Table 4 as {step.printed}: {listed}.",) if printed else ()
+    return cells, (f"Printed in Table {table} as {step.printed}: {listed}.",) if printed else ()
 
 
 def choices(
-    frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", method: str = "tsvdnet", **only: Any
+    frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", method: str = "", **only: Any
 ) -> Table:
-    """One row for each way in which runs of `method` differ from its default: preset or override, with its effect."""
+    """One row for each way in which runs of `method` (the paper's own by default) differ from its default, with its effect."""
+    method = method or answers.own_method()[0]
     runs, condition = narrow(frame, suite, selection=selection, **only)
     runs = _one_split(runs, condition)
     found = [e for e in s.multi_source(runs) if e.method == method]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,9 +13,20 @@ from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.analysis.verdict import cell_verdict
 from benchmark.errors import UserError
-from benchmark.paper import printed
+from benchmark.paper import answers, printed
+from benchmark.paper.answers import PrintedRow
 from benchmark.paper.claims import margin
+from benchmark.paper.folders import DEFAULT
 from benchmark.spec import Suite
+
+
+def _beside() -> tuple[str, ...]:
+    """How ours and printed numbers are compared, for a caption."""
+    return (
+        f"Difference: ours minus reported, t interval over our seeds around the printed mean; margin ±{margin():g} points.",
+        "The paper does not say how many runs stand behind its ±: its own uncertainty is not in the interval.",
+        "Verdicts are given in tier paper only, without changed settings and on the paper's own images.",
+    )
 
 
 def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
@@ -46,49 +58,105 @@ def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     summary = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
     caption = [
         *condition.sentences(),
-        f"Difference: ours minus reported, t interval over our seeds around the printed mean; margin ±{margin():g} points.",
-        "The paper does not say how many runs stand behind its ±: its own uncertainty is not in the interval.",
-        "Verdicts are given in tier paper only, without changed settings and on the paper's own images.",
+        *_beside(),
         f"Cells: {summary}.",
     ]
     title = f"{condition.suite.title}: ours beside reported, tier {condition.tier}"
     return condition.table("reported", title, columns, rows, caption)
 
 
-# The release's weights answer the same rows of Table 4; where a table prints the whole method only, a part answers none.
-ANSWERS = {"code-e": "e", "code": "et"}
-PARTS = ("e", "et", "code-e", "code-p")
-
-
 def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[Row]:
-    """The printed rows that `entry` is held against; whole readings of T-SVDNet against T-SVDNet's row."""
-    alike = (numbers["standard"] == entry.standard) & (numbers["split"] == entry.split)
-    same = numbers[alike & (numbers["method"] == entry.method)]
-    exact = same[same["preset"] == entry.preset]
-    if exact.empty and entry.method == "tsvdnet":
-        exact = same[same["preset"] == ANSWERS.get(entry.preset, entry.preset)]
-    if exact.empty and entry.method == "tsvdnet" and entry.preset not in PARTS:
-        exact = same[same["preset"] == ""]
-    exact = exact.drop_duplicates(["column", "printed"])  # T-SVDNet_all stands in Tables 1 and 4 alike
-    cells = s.target_cells(entry, condition)
-    cells["Avg"] = s.average(entry, condition, condition.targets)
-    scores = entry.scores(condition.selection)
-    per_seed = {str(t): part.set_index("seed")["score"] for t, part in scores.groupby("target")}
-    per_seed["Avg"] = stats.seed_averages(scores, condition.targets)
-    rows = []
+    """The printed rows that `entry` answers, cell by cell."""
+    places = [(row.table, row.block, row.row) for row in answers.rows() if _answers(entry, row)]
+    here = pd.MultiIndex.from_frame(numbers[["table", "block", "row"]]).isin(places)
+    exact = numbers[here].drop_duplicates(["column", "printed"])  # a row may stand in two tables alike
+    ours, rows = Ours(entry, condition), []
     for n in exact.itertuples():
-        ours = cells[str(n.column)]
-        values = per_seed.get(str(n.column), pd.Series(dtype=float))
-        found = stats.t_interval((values - float(n.value)).to_numpy())
-        made = condition.generated if n.column == "Avg" else set(condition.generated) & {str(n.column)}
-        verdict = cell_verdict(found, condition.tier, as_printed=condition.settings == "{}" and not made)
+        found, verdict = ours.against(n)
         difference = Cell(value=found.mean, n=found.n) if found.n else words("–")
         interval = Cell(low=found.low, high=found.high) if found.n > 1 else words("one seed" if found.n else "–")
         there = Cell(value=float(n.value), spread=float(n.spread))
         target = str(n.column) if n.column == "Avg" else f"→ {condition.label(str(n.column))}"
-        where = f"{n.table}, {n.row}"
-        rows.append(entry.row(words(target), ours, there, difference, interval, words(verdict), words(where)))
+        cells = (ours.cells[str(n.column)], there, difference, interval, words(verdict), words(f"{n.table}, {n.row}"))
+        rows.append(entry.row(words(target), *cells))
     return rows
+
+
+def _answers(entry: s.Entry, row: PrintedRow) -> bool:
+    alike = (entry.standard, entry.split) == (row.standard, row.split)
+    return alike and entry.name in (*row.answers, *row.also)
+
+
+class Ours:
+    """One of our rows, ready to be held against printed numbers: its cells and its scores by seed, by column."""
+
+    def __init__(self, entry: s.Entry, condition: Condition) -> None:
+        self.condition = condition
+        self.cells = s.target_cells(entry, condition)
+        self.cells["Avg"] = s.average(entry, condition, condition.targets)
+        scores = entry.scores(condition.selection)
+        self.per_seed = {str(t): part.set_index("seed")["score"] for t, part in scores.groupby("target")}
+        self.per_seed["Avg"] = stats.seed_averages(scores, condition.targets)
+
+    def against(self, printed_number: Any) -> tuple[stats.Interval, str]:
+        """The interval of ours − printed, and the cell's verdict."""
+        column = str(printed_number.column)
+        values = self.per_seed.get(column, pd.Series(dtype=float))
+        found = stats.t_interval((values - float(printed_number.value)).to_numpy())
+        generated = self.condition.generated
+        made = generated if column == "Avg" else set(generated) & {column}
+        as_printed = self.condition.settings == "{}" and not made
+        return found, cell_verdict(found, self.condition.tier, as_printed=as_printed)
+
+
+def reproduction(
+    frame: pd.DataFrame, table: int, folder: Path = DEFAULT, *, selection: str = "last", **only: Any
+) -> Table:
+    """A table of the paper with ours below each printed row, cell by cell: printed, ours, ours − printed, verdict."""
+    rows = answers.rows(table, folder)
+    runs, condition = narrow(frame, rows[0].suite, selection=selection, usual="running", **only)
+    numbers = printed.accuracies(rows[0].suite, folder)
+    numbers = numbers[(numbers["table"] == table) & (numbers["kind"] != "gain")]
+    plain = [e for e in s.entries(runs) if e.plain]
+    entries = [s.choose_source(e, condition, False)[0] if e.standard == "single-best" else e for e in plain]
+    decimals = condition.decimals
+    columns = [Column("numbers", "Numbers")]
+    columns += [Column(t, f"→ {condition.label(t)}", "score", decimals) for t in condition.targets]
+    columns += [Column("Avg", "Avg", "score", decimals), Column("seeds", "n")]
+    lines: list[Row] = []
+    verdicts: list[str] = []
+    for row in rows:
+        there = numbers[(numbers["block"] == row.block) & (numbers["row"] == row.row)]
+        values = {str(n.column): n for n in there.itertuples()}
+        block = ": ".join(filter(None, [row.block, row.row]))
+        cells = [Cell(value=float(n.value), spread=float(n.spread)) for n in values.values()]
+        lines.append(Row((words("printed"), *cells, words("–")), block))
+        for entry in [e for e in entries if _answers(e, row)]:
+            ours = Ours(entry, condition)
+            found = {column: ours.against(n) for column, n in values.items()}
+            verdicts += [verdict for _, verdict in found.values()]
+            measured = {t: ours.cells[t] for t in condition.targets}
+            lines.append(Row((words(entry.label, entry.name), *ours.cells.values(), words(s.seeds(measured))), block))
+            differences = [_difference(interval) for interval, _ in found.values()]
+            lines.append(Row((words("ours − printed"), *differences, words("–")), block))
+            lines.append(Row((words("verdict"), *[words(v) for _, v in found.values()], words("–")), block))
+        held = {e.name for e in entries if _answers(e, row)}
+        for name in [name for name in row.answers if name not in held] or ([] if row.answers else ["–"]):
+            note = (f"Nothing of ours answers {row.row}: {row.why_not}.",) if row.why_not else ()
+            gap = [words("not run" if row.answers else "–")] * len(values)
+            lines.append(Row((words(name), *gap, words("–")), block, notes=note))
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in pd.Series(verdicts).value_counts().items())
+    caption = [*condition.sentences(), *_beside(), f"Cells: {counts}." if counts else ""]
+    paper = f"{answers.own_method(folder)[1]} paper, Table {table} ({condition.suite.title})"
+    title = f"{paper}: ours below printed, tier {condition.tier}"
+    return condition.table("reproduction", title, columns, lines, caption)
+
+
+def _difference(found: stats.Interval) -> Cell:
+    if not found.n:
+        return words("–")
+    said = f"95 % interval [{found.low:.2f}, {found.high:.2f}]" if found.n > 1 else "one seed"
+    return Cell(value=found.mean, n=found.n, detail=said)
 
 
 def averages() -> Table:
