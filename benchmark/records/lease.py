@@ -5,6 +5,11 @@ reliance on flock). A thread keeps its time fresh, also through a long evaluatio
 dead or silent, or when the same scheduler job comes again with a higher restart count. Of two that take over at once
 the later one has it; a copy that lost its lease sees it before its next write and stops. Even a write that slips
 between look and write does no harm: all copies of a run write the same bits.
+
+filelock's SoftFileLease is near, and not enough. It keeps a lease as long as its owner refreshes it, so a job that the
+scheduler started again would never take its runs from the copy that lives on where the node was given up. A contender
+must watch a silent lease for its whole duration by itself, where ours goes by the file server's clock. And its marker
+has no place for job, node and restart count, which `status`, records and the takeover need.
 """
 
 from __future__ import annotations
