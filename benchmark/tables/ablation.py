@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -65,7 +65,7 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     table4 = _table4(condition)
     columns = [
         Column("method", "Method"),
-        *score_columns(condition),
+        *(replace(c, printed=c.key != "average_without_syn") for c in score_columns(condition)),
         Column("step", "Step", "signed"),
         Column("ci_step", "95 % interval", "interval"),
     ]
@@ -93,15 +93,19 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     every = [step for steps in (BASELINES, *shown.values()) for step in steps]
     missing = [step.label for step in every if step.name not in found]
     caption = [
+        "Step: over the row above; gain: over a baseline; paired over seeds, 95 % intervals.",
+        f"INCOMPLETE: {len(missing)} of {len(every)} rows not run." if missing else "",
+    ]
+    conditions = [
         *condition.sentences(),
         s.tuning_words([found[step.name] for step in every if step.name in found]),
         *STEP_WORDS,
         "P: the prototype loss, which the release has and the paper does not." if RELEASE in shown else "",
         "Printed: average and gain over Source-Only in the paper's Table 4, on split all." if table4 else "",
-        f"INCOMPLETE: no runs of {', '.join(missing)}." if missing else "",
+        f"No runs of {', '.join(missing)}." if missing else "",
     ]
     title = f"{condition.suite.title}: what each part of T-SVDNet is worth, tier {condition.tier}"
-    return condition.table("ablation", title, columns, rows, caption)
+    return condition.table("ablation", title, columns, rows, caption, conditions)
 
 
 def _measured(
@@ -114,7 +118,7 @@ def _measured(
     against = [found.get(above.name) if above else entry, *[found[base.name] for base in bases]]
     for other in against:
         if other is None:
-            cells += [words("row above not run"), words("–")]
+            cells += [words("–", "row above not run"), words("–")]
             continue
         cells += difference_cells(entry, other, condition, same=other is entry)
         common = common_targets(entry, other, condition)
@@ -180,6 +184,9 @@ def choices(
         cells = (label, where, average, *_effect(effect), p, words(said), words(effect.n))
         rows.append(Row(cells, notes=tuple(s.remarks(entry, condition))))
     caption = [
+        f"Effect: the row minus the default {base.title}, paired over seeds; p is adjusted for the number of choices.",
+    ]
+    conditions = [
         *condition.sentences(),
         s.tuning_words([base, *others]),
         f"Effect: this row minus the default {base.title} on the targets that both have, per-seed difference averaged over "
@@ -189,7 +196,7 @@ def choices(
         "«Reads as» follows the interval, which is not corrected; p (Holm) is.",
     ]
     title = f"{condition.suite.title}: disputed choices of {base.title} and their effect, tier {condition.tier}"
-    return condition.table("choices", title, columns, rows, caption)
+    return condition.table("choices", title, columns, rows, caption, conditions)
 
 
 def multi_source(runs: pd.DataFrame) -> list[s.Entry]:
