@@ -81,7 +81,7 @@ class Condition:
         return " or ".join(map(str, self.points)) or "an unknown number of"
 
     def sentences(self, rule: bool = True, statistics: bool = True) -> list[str]:
-        """The part of a caption that every table of measured numbers carries.
+        """The conditions that every table and figure of measured numbers carries.
 
         `rule` names the selection rule, `statistics` those at test.
         """
@@ -106,12 +106,27 @@ class Condition:
         dirty = ", with local changes" if self.dirty else ""
         return [*said, f"Commit{'s' if len(self.commits) > 1 else ''} {shown}{more}{dirty}."]
 
+    def caption(self, *sentences: str) -> str:
+        """A short caption; below tier paper it ends with how far the numbers reach."""
+        return " ".join(filter(None, [*sentences, reach(self.tier)]))
+
     def table(
-        self, kind: str, title: str, columns: Sequence[Column], rows: Sequence[Row], caption: Sequence[str]
+        self,
+        kind: str,
+        title: str,
+        columns: Sequence[Column],
+        rows: Sequence[Row],
+        caption: Sequence[str],
+        conditions: Sequence[str],
     ) -> Table:
         """A table of numbers measured under this condition."""
-        said = tuple(sentence for sentence in caption if sentence)
-        return Table(kind, title, tuple(columns), tuple(rows), said, self.suite.name, self.facts())
+        said, below = self.caption(*caption), tuple(filter(None, conditions))
+        return Table(kind, title, tuple(columns), tuple(rows), said, below, self.suite.name, self.facts())
+
+
+def reach(tier: str) -> str:
+    """The warning that a short caption ends with: a small tier proves no number. The conditions say why."""
+    return "" if tier == "paper" else "Direction only."
 
 
 def narrow(

@@ -290,6 +290,7 @@ MEASURED: dict[str, Callable[[Evidence, Claim], Result]] = {
     "sigma-spread": sigma_spread,
     "sigma-noise": sigma_noise,
 }
+COMPARES = ("best", "best-targets", "beats-single-best", "gain")  # these compare accuracies of our rows
 ARITHMETIC: dict[str, tuple[Literal["algebra", "arithmetic"], Callable[[Claim], Result]]] = {
     "tnn-bound": ("algebra", tnn_bound),
     "zero-bound": ("algebra", zero_bound),

@@ -42,18 +42,17 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
     signed = [i for i, column in enumerate(columns) if column.style == "signed"]
     lacking = sum(not row.cells[i].measured for row in rows for i in signed)
     caption = [
+        "Differences paired over seeds; bold: the 95 % interval lies above zero.",
+        f"INCOMPLETE: {lacking} of {len(rows) * len(signed)} cells without a pair." if lacking else "",
+    ]
+    conditions = [
         *condition.sentences(),
         tuning_words([base, *others]),
         "Difference to Source-Only:bn, which has seen the target in its batch-norm statistics and nothing else: per-seed "
-        "differences, paired, 95 % t interval over seeds. Bold: the interval lies above zero.",
-        *(
-            [f"INCOMPLETE: {lacking} of {len(rows) * len(signed)} cells lack a seed that both rows have."]
-            if lacking
-            else []
-        ),
+        "differences, paired, 95 % t interval over seeds. No pair: no seed that both rows have.",
     ]
     title = f"{condition.suite.title}: gain over Source-Only:bn in points, tier {condition.tier}"
-    return condition.table("gains", title, tuple(columns), rows, caption)
+    return condition.table("gains", title, tuple(columns), rows, caption, conditions)
 
 
 def _row(entry: s.Entry, base: s.Entry, condition: Condition) -> Row:

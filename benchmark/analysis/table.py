@@ -1,7 +1,8 @@
 """The table object: what every kind of table makes and every form (`benchmark.tables`) is written from.
 
-A cell is a number with its spread and number of seeds, or words that say why there is none. A table that is not whole
-says so in its caption; nothing here knows about records.
+A cell is a number with its spread and number of seeds, or words that say why there is none. A caption has two layers:
+a short one that people read, and the conditions that every form keeps below the table. A table that is not whole says so
+in its caption; nothing here knows about records.
 """
 
 from __future__ import annotations
@@ -71,13 +72,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table, whole: columns, rows in blocks, caption sentences, footnotes."""
+    """A table, whole: columns, rows in blocks, a caption of at most two lines, the conditions below it, footnotes."""
 
     kind: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    caption: tuple[str, ...] = ()
+    caption: str = ""
+    conditions: tuple[str, ...] = ()  # sentences: tier, data, statistics, selection, settings, commits, how to read
     suite: str = ""
     facts: dict[str, object] = field(default_factory=dict)  # tier, selection, …: for programs
 
@@ -102,8 +104,8 @@ class Table:
 
     @property
     def sentences(self) -> str:
-        """The caption as one paragraph, title first."""
-        return " ".join([self.title.rstrip(".") + ".", *self.caption])
+        """All that is said of the table as one paragraph: title, caption, conditions."""
+        return " ".join(filter(None, [self.title.rstrip(".") + ".", self.caption, *self.conditions]))
 
     def records(self) -> Iterator[tuple[Row, Column, Cell]]:
         """Every cell with its row and column."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from benchmark.analysis.condition import Condition, narrow
-from benchmark.analysis.evidence import ARITHMETIC, MEASURED, Evidence, Finding
+from benchmark.analysis.evidence import ARITHMETIC, COMPARES, MEASURED, Evidence, Finding
 from benchmark.analysis.rows import rows_to_show
 from benchmark.analysis.stats import Interval
 from benchmark.analysis.table import Column, Row, Table, words
@@ -44,6 +44,17 @@ READING = (
     "Claims to be best are tested against each rival, Holm-adjusted over one family for each claim and target: the rivals "
     "with 3 or more common seeds, their number beside the claim.",
 )
+OF_TARGET = (
+    "Batch-norm statistics at test: claims between our rows compare accuracies with those of target training images, "
+    "re-estimated alike for every row."
+)
+OF_LOOPS = (
+    "Batch-norm statistics at test: claims on runs of protocol 1 compare accuracies with those that the loops leave behind; "
+    "such runs were scored with no others."
+)
+BESIDE_PRINT = (
+    "Probes, σ, and the cells that the table reported holds against print: the statistics that the loops leave behind."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,7 @@ class Verdict:
     finding: Finding
     words: str
     decides: bool = True  # False: measured on less than the paper's set-up
+    statistics: str = ""  # the batch-norm statistics of the accuracies that it compares; empty when it compares none
 
     @property
     def answer(self) -> str:
@@ -120,8 +132,10 @@ class Shelf:
 
 
 def _measured(shelf: Shelf, claim: Claim, tier: str) -> Verdict:
-    def verdict(finding: Finding, said: str, decides: bool = True) -> Verdict:
-        return Verdict(claim.id, claim.text, claim.where, claim.suite, tier, "measured", finding, said, decides)
+    def verdict(finding: Finding, said: str, decides: bool = True, at_test: str = "") -> Verdict:
+        return Verdict(
+            claim.id, claim.text, claim.where, claim.suite, tier, "measured", finding, said, decides, at_test
+        )
 
     if not tier:
         return verdict("unmeasured", "not measured: no records")
@@ -134,7 +148,8 @@ def _measured(shelf: Shelf, claim: Claim, tier: str) -> Verdict:
     if other_split:
         said += f" (on split {' and '.join(evidence.condition.splits)}; the paper's is {claim.split})"
     unlike = _unlike_the_paper(evidence.condition) if tier == "paper" else ""
-    return verdict(finding, said + unlike, decides=tier == "paper" and not unlike and not other_split)
+    at_test = evidence.condition.statistics if claim.test in COMPARES and finding != "unmeasured" else ""
+    return verdict(finding, said + unlike, tier == "paper" and not unlike and not other_split, at_test)
 
 
 def _unlike_the_paper(condition: Condition) -> str:
@@ -156,12 +171,20 @@ def table(found: list[Verdict]) -> Table:
         Row((words(f"{v.text} ({v.where})", v.id), words(v.answer), words(v.scope), words(v.words))) for v in found
     )
     counts = pd.Series([v.answer for v in found]).value_counts()
-    caption = (
-        ", ".join(f"{n} {answer}" for answer, n in counts.items()) + ".",
+    caption = ", ".join(f"{n} {answer}" for answer, n in counts.items()) + "."
+    return Table("verdicts", "Claims of the paper and what the records say", columns, rows, caption, conditions(found))
+
+
+def conditions(found: list[Verdict]) -> tuple[str, ...]:
+    """How to read the verdicts, and with which batch-norm statistics the accuracies behind them were scored."""
+    used = {v.statistics for v in found if v.statistics}
+    return (
         "Algebra and arithmetic hold, and refute, at any tier; measured verdicts hold for the tier they name.",
         *READING,
+        *([OF_TARGET] if "target" in used else []),
+        *([OF_LOOPS] if "running" in used else []),
+        *([BESIDE_PRINT] if used else []),
     )
-    return Table("verdicts", "Claims of the paper and what the records say", columns, rows, caption)
 
 
 def cell_verdict(difference: Interval, tier: str, as_printed: bool = True) -> str:

@@ -180,10 +180,11 @@ def figure(
     stem = "-".join(filter(None, [suite, tier, kind, target]))
     paths = figures.write(drawn, out_ or results / "figures", stem)
     if json:
-        words = {"title": drawn.title, "alt": drawn.alt, "caption": drawn.caption}
+        words = {"title": drawn.title, "alt": drawn.alt, "caption": drawn.caption, "conditions": drawn.conditions}
         say_json({**words, "files": [str(p) for p in paths]})
     else:
         out.print(f"{drawn.title}\n{drawn.caption}", markup=False)
+        out.print(" ".join(drawn.conditions), style="dim", markup=False, highlight=False)
         for path in paths:
             out.print(str(path), markup=False)
     return 0

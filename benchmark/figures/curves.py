@@ -16,18 +16,19 @@ from benchmark.analysis import stats
 from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures import runs
-from benchmark.figures.style import WITH, WITHOUT, Drawing, colour, new
+from benchmark.figures.style import WITH, WITHOUT, Drawing, Look, colour, looks, new
 from benchmark.paper import answers
 from benchmark.spec import Suite
 
 
-def _band(axis: Axes, updates: np.ndarray, values: np.ndarray, label: str, shade: str, marker: str = "o") -> None:
+def _band(axis: Axes, updates: np.ndarray, values: np.ndarray, label: str, look: Look) -> None:
     """Mean over seeds with ± one standard deviation."""
-    mean = values.mean(axis=0)
-    axis.plot(updates, mean, color=shade, label=label, marker=marker, markersize=2.5)
+    mean, shade = values.mean(axis=0), look.colour
+    (line,) = axis.plot(updates, mean, color=shade, label=label, linestyle=look.dash)
+    line.set(marker=look.marker, markersize=3.5, markeredgewidth=0.8, markerfacecolor="white" if look.hollow else shade)
     if len(values) > 1:
         spread = values.std(axis=0, ddof=1)
-        axis.fill_between(updates, mean - spread, mean + spread, color=shade, alpha=0.15, linewidth=0)
+        axis.fill_between(updates, mean - spread, mean + spread, color=shade, alpha=0.12, linewidth=0)
 
 
 def tnn(
@@ -46,14 +47,14 @@ def tnn(
     figure = new(6.6, 2.6)
     left, right = figure.subplots(1, 2)
     n = 0
-    for entry, shade, marker in zip(rows, (WITHOUT, WITH), ("s", "o"), strict=True):
+    for entry, look in zip(rows, (Look(WITHOUT, marker="s"), Look(WITH)), strict=True):
         found = runs.curves(entry, where)
         updates, norms = runs.series(found, "probes.tnn_rotated", entry.statistics)
         if not norms.size:
             raise UserError(f"The runs of {entry.name} on {where} hold no probe of the tensor nuclear norm.")
         n = max(n, len(norms))
-        _band(left, updates, norms, entry.label, shade, marker)
-        _band(right, *runs.series(found, "target", entry.statistics), entry.label, shade, marker)
+        _band(left, updates, norms, entry.label, look)
+        _band(right, *runs.series(found, "target", entry.statistics), entry.label, look)
     classes, parts = len(selected.condition.suite.classes), len(selected.condition.targets)
     left.axhline(classes * sqrt(classes * parts), color="#999999", linestyle=":", label="lower bound C√(C·D)")
     left.set(xlabel="update", ylabel="tensor nuclear norm (rotated)")
@@ -61,7 +62,7 @@ def tnn(
     left.legend()
     title = f"{selected.condition.suite.title} → {selected.condition.label(where)}: tensor nuclear norm and accuracy"
     alt = f"Two line charts over training: tensor nuclear norm and target accuracy of {rows[0].label} and {rows[1].label}."
-    return Drawing(figure, title, alt, f"Mean ± standard deviation over up to {n} seeds. {selected.words()}")
+    return selected.drawing(figure, title, alt, f"Mean ± standard deviation over up to {n} seeds.")
 
 
 def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | None = None, **only: Any) -> Drawing:
@@ -83,21 +84,21 @@ def curves(frame: pd.DataFrame, suite: str | Suite, *, methods: Sequence[str] | 
     for axis in axes.flat[len(targets) :]:
         axis.set_visible(False)
     for axis, where in zip(axes.flat, targets, strict=False):
-        for i, entry in enumerate(rows):
+        for entry, look in zip(rows, looks([(e.method, e.preset) for e in rows]), strict=True):
             updates, values = runs.series(runs.curves(entry, where), "target", entry.statistics)
             if values.size:
-                _band(axis, updates, values, entry.label, colour(i))
+                _band(axis, updates, values, entry.label, look)
         axis.set_title(f"→ {selected.condition.label(where)}")
     for axis in axes[:, 0]:
         axis.set_ylabel("accuracy (%)")
     handles = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside right center")
+    figure.legend(handles.values(), handles.keys(), loc="outside right center", handlelength=3.2)
     figure.supxlabel("update", fontsize=8)
     title = f"{selected.condition.suite.title}: accuracy on the target during training"
     alt = (
         f"Line charts of target accuracy over updates, one for each of {', '.join(targets)}, with {len(rows)} methods."
     )
-    return Drawing(figure, title, alt, f"Mean ± standard deviation over seeds. {selected.words()}")
+    return selected.drawing(figure, title, alt, "Mean ± standard deviation over seeds.")
 
 
 def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Drawing:
@@ -132,7 +133,8 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     axis.legend(loc="best")
     title = f"{condition.suite.title}: accuracy against time"
     alt = f"Scatter plot of average target accuracy against CPU seconds for {len(places)} rows, marked by standard."
-    return Drawing(figure, title, alt, " ".join(condition.sentences()))
+    caption = condition.caption("Average over all targets, mean ± standard deviation over seeds.")
+    return Drawing(figure, title, alt, caption, tuple(condition.sentences()))
 
 
 def _labels(axis: Axes, places: list[tuple[float, float, str]]) -> None:

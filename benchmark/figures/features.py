@@ -55,7 +55,8 @@ def tsne(
     title = f"{selected.condition.suite.title} → {selected.condition.label(where)}: t-SNE of features"
     listed = ", ".join(e.label for e in rows)
     alt = f"Scatter plots of embedded features for {listed}: the upper row coloured by class, the lower by source and target."
-    return Drawing(figure, title, alt, f"Seed {which}; up to {PER_DOMAIN} test images a domain. {selected.words()}")
+    caption = f"Above by class, below by domain; seed {which}."
+    return selected.drawing(figure, title, alt, caption, f"Up to {PER_DOMAIN} test images a domain.")
 
 
 def _embed(stored: dict[str, np.ndarray], name: str, target: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.condition import reach
 from benchmark.analysis.gains import gains as table_of
 from benchmark.analysis.table import Cell
 from benchmark.figures.style import Drawing, colour, new
@@ -40,7 +41,9 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
     best = max(whole, key=lambda cells: cells[place].value, default=None)
     lead = f" Largest average: {best[0].words}, {best[place].value:+.2f}." if best else ""
     alt = f"Dot plot of the gain over Source-Only:bn for {len(names)} rows, on each target and on average.{lead}"
-    return Drawing(figure, table.title, alt, " ".join(table.caption))
+    caption = f"Black: the average with its 95 % interval over seeds; coloured: each target. {reach(str(table.facts['tier']))}"
+    conditions = (f"The table of gains in a picture: {table.caption}", *table.conditions)
+    return Drawing(figure, table.title, alt, caption.strip(), conditions)
 
 
 def _average(axis: Any, y: int, value: Cell, interval: Cell) -> None:

@@ -62,7 +62,5 @@ def similarity(
         f"Heat maps of class-by-class similarity for {len(names)} domains: the upper row {rows[0].label} without the tensor "
         f"constraint, the lower row {rows[1].label} with it."
     )
-    words = (
-        f"Seed {which}; class means of unit features, one kernel for all methods; one colour scale. {selected.words()}"
-    )
-    return Drawing(figure, title, alt, words)
+    caption = f"Above {rows[0].label}, below {rows[1].label}, one colour scale; seed {which}."
+    return selected.drawing(figure, title, alt, caption, "Class means of unit features, one kernel for all methods.")

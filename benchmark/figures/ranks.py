@@ -46,11 +46,16 @@ def critical_difference(
     title = "Mean ranks over targets, with Nemenyi's critical difference"
     order = sorted(zip(result.ranks, result.methods, strict=True))
     alt = "Methods by mean rank, best first: " + ", ".join(f"{name} {rank:.2f}" for rank, name in order) + "."
-    words = (
-        f"Friedman χ² = {result.statistic:.2f}, p = {result.p:.3g}, {result.blocks} blocks (a target of a suite, seeds averaged "
-        f"first); critical difference {result.critical_difference:.2f} at 5 %. Targets of one suite share source images."
+    caption = (
+        f"Friedman χ² = {result.statistic:.2f}, p = {result.p:.3g}, {result.blocks} blocks; bars join what cannot be told "
+        "apart."
     )
-    return Drawing(figure, title, alt, " ".join(filter(None, [words, *at_test.values()])))
+    conditions = (
+        "A block is a target of a suite, seeds averaged first; targets of one suite share source images.",
+        f"Critical difference {result.critical_difference:.2f} at 5 %.",
+        *filter(None, at_test.values()),
+    )
+    return Drawing(figure, title, alt, caption, conditions)
 
 
 def groups(ranks: list[float], difference: float) -> list[tuple[int, int]]:

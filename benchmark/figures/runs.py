@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure as Canvas
 
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.rows import Entry, by_name, multi_source
 from benchmark.errors import UserError, unknown
+from benchmark.figures.style import Drawing
 from benchmark.paper.answers import Figure
 from benchmark.records import read_curve
 from benchmark.records.artifacts import read as read_artifacts
@@ -38,9 +40,10 @@ class Selected:
             f"Type: python -m benchmark run --suite {suite} --tier {tier} --methods {names[0]}"
         )
 
-    def words(self) -> str:
-        """What the figure rests on."""
-        return " ".join(self.condition.sentences(rule=False))
+    def drawing(self, figure: Canvas, title: str, alt: str, caption: str, *conditions: str) -> Drawing:
+        """The figure with its words: `conditions` of its own before those that all figures of this condition share."""
+        said = (*conditions, *self.condition.sentences(rule=False))
+        return Drawing(figure, title, alt, self.condition.caption(caption), said)
 
 
 def select(frame: pd.DataFrame, suite: str | Suite, usual: str = "running", **only: Any) -> Selected:

@@ -59,7 +59,8 @@ def uncertainty(
         axis.set_ylim(bottom=0)
     title = f"{selected.condition.suite.title} → {selected.condition.label(where)}: uncertainty of {entry.label}"
     alt = f"Density curves of the estimated σ: one for each of {', '.join(names)}; and on {noisy} for growing noise."
-    return Drawing(figure, title, alt, f"Seed {which}; noise ε ~ N(0, I) on normalised images. {selected.words()}")
+    caption = f"Left: density of σ by domain; right: with noise r·ε added to the images; seed {which}."
+    return selected.drawing(figure, title, alt, caption, "Noise ε ~ N(0, I) on normalised images.")
 
 
 def _density(axis: Axes, values: np.ndarray, label: str, shade: str, dashed: bool = False) -> None:

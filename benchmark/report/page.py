@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jinja2
 import pandas as pd
+from markupsafe import Markup
 
 from benchmark import records
 from benchmark.analysis import verdict
@@ -14,6 +15,7 @@ from benchmark.files import write_text
 from benchmark.report.charts import SHARES
 from benchmark.report.data import embed, run_data
 from benchmark.report.sections import provenance, sections
+from benchmark.tables.html import folded
 
 FOLDER = Path(__file__).parent
 
@@ -51,7 +53,7 @@ def render(frame: pd.DataFrame, *, figures: bool = False, sheets: bool = False, 
         total=len(frame),
         counts=[(status, int(counts[status])) for status in SHARES if status in counts],
         verdicts=verdicts,
-        reading=verdict.READING,
+        reading=Markup(folded(verdict.conditions(verdicts))),
         answers={a: n for a in verdict.ANSWERS if (n := sum(v.answer == a for v in verdicts))},
         sections=sections(frame, figures=figures, sheets=sheets),
         provenance=provenance(frame),

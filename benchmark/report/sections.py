@@ -19,6 +19,7 @@ from benchmark.errors import UserError
 from benchmark.report.charts import SHARES, averages
 from benchmark.spec import load_suite
 from benchmark.tables.html import figure as table_html
+from benchmark.tables.html import folded
 
 FIGURES = ("gains", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
@@ -37,6 +38,7 @@ class Picture:
     alt: str
     caption: str
     source: str  # data URI
+    conditions: Markup = field(default_factory=Markup)  # folded below the caption
 
 
 @dataclass
@@ -117,7 +119,7 @@ def _headline(table: tables.Table) -> str:
     rival = next((r.cells for r in ranked if r.cells[0].detail.partition(":")[0] != method), None)
     if rival is not None:
         text += f"; the next method is {rival[0].words} with {rival[place].value:.1f}\u00a0%"
-    untuned = any("untuned" in sentence for sentence in table.caption)
+    untuned = any("untuned" in sentence for sentence in table.conditions)
     return text + (". All rows untuned: a lead is not a finding about the methods." if untuned else ".")
 
 
@@ -129,7 +131,8 @@ def _figures(section: Section, runs: pd.DataFrame) -> None:
             section.refused.append((f"Figure {kind}", str(error)))
             continue
         source = _data_uri(drawing.render(found, "png", dpi=140))
-        section.pictures.append(Picture(found.title, found.alt, found.caption, source))
+        below = Markup(folded(found.conditions))
+        section.pictures.append(Picture(found.title, found.alt, found.caption, source, below))
 
 
 def _sheet(section: Section, runs: pd.DataFrame) -> None:

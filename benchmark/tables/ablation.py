@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -37,7 +38,7 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     printed = _printed(paper.table, condition)
     columns = [
         Column("method", "Method"),
-        *score_columns(condition),
+        *(replace(c, printed=c.key != "average_without_syn") for c in score_columns(condition)),
         Column("step", "Step", "signed"),
         Column("ci_step", "95 % interval", "interval"),
     ]
@@ -66,6 +67,10 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     first = paper.baselines.steps[0].label
     missing = [step.label for step in every if step.name not in found]
     caption = [
+        "Step: over the row above; gain: over a baseline; paired over seeds, 95 % intervals.",
+        f"INCOMPLETE: {len(missing)} of {len(every)} rows not run." if missing else "",
+    ]
+    conditions = [
         *condition.sentences(),
         tuning_words([found[step.name] for step in every if step.name in found]),
         f"Step: difference to the row above it in its block; the first row of {method} is held against {first}.",
@@ -73,10 +78,10 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
         "seeds, not corrected for their number.",
         *[group.note for group in (paper.baselines, *shown)],
         f"Printed: average and gain over {first} in the paper's Table {paper.table}, on split all." if printed else "",
-        f"INCOMPLETE: no runs of {', '.join(missing)}." if missing else "",
+        f"No runs of {', '.join(missing)}." if missing else "",
     ]
     title = f"{condition.suite.title}: what each part of {method} is worth, tier {condition.tier}"
-    return condition.table("ablation", title, columns, rows, caption)
+    return condition.table("ablation", title, columns, rows, caption, conditions)
 
 
 def _measured(
@@ -89,7 +94,7 @@ def _measured(
     against = [found.get(above.name) if above else entry, *[found[base.name] for base in bases]]
     for other in against:
         if other is None:
-            cells += [words("row above not run"), words("–")]
+            cells += [words("–", "row above not run"), words("–")]
             continue
         cells += difference_cells(entry, other, condition, same=other is entry)
         common = common_targets(entry, other, condition)
@@ -156,6 +161,9 @@ def choices(
         cells = (label, where, average, *_effect(effect), p, words(said), words(effect.n))
         rows.append(Row(cells, notes=tuple(remarks(entry, condition))))
     caption = [
+        f"Effect: the row minus the default {base.title}, paired over seeds; p is adjusted for the number of choices.",
+    ]
+    conditions = [
         *condition.sentences(),
         tuning_words([base, *others]),
         f"Effect: this row minus the default {base.title} on the targets that both have, per-seed difference averaged over "
@@ -165,7 +173,7 @@ def choices(
         "«Reads as» follows the interval, which is not corrected; p (Holm) is.",
     ]
     title = f"{condition.suite.title}: disputed choices of {base.title} and their effect, tier {condition.tier}"
-    return condition.table("choices", title, columns, rows, caption)
+    return condition.table("choices", title, columns, rows, caption, conditions)
 
 
 def common_targets(ours: s.Entry, base: s.Entry, condition: Condition) -> list[str]:

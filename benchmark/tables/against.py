@@ -56,13 +56,13 @@ def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     )
     counts = pd.Series([row.cells[6].words for row in rows]).value_counts()
     summary = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    caption = [
+    caption = [f"Difference: ours minus reported, with a 95 % interval over our seeds. Cells: {summary}."]
+    conditions = [
         *condition.sentences(),
         *_beside(),
-        f"Cells: {summary}.",
     ]
     title = f"{condition.suite.title}: ours beside reported, tier {condition.tier}"
-    return condition.table("reported", title, columns, rows, caption)
+    return condition.table("reported", title, columns, rows, caption, conditions)
 
 
 def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[Row]:
@@ -146,10 +146,11 @@ def reproduction(
             gap = [words("not run" if row.answers else "–")] * len(values)
             lines.append(Row((words(name), *gap, words("–")), block, notes=note))
     counts = ", ".join(f"{n} {verdict}" for verdict, n in pd.Series(verdicts).value_counts().items())
-    caption = [*condition.sentences(), *_beside(), f"Cells: {counts}." if counts else ""]
+    caption = ["Below each printed row ours, the difference and its verdict.", f"Cells: {counts}." if counts else ""]
+    conditions = [*condition.sentences(), *_beside()]
     paper = f"{answers.own_method(folder)[1]} paper, Table {table} ({condition.suite.title})"
     title = f"{paper}: ours below printed, tier {condition.tier}"
-    return condition.table("reproduction", title, columns, lines, caption)
+    return condition.table("reproduction", title, columns, lines, caption, conditions)
 
 
 def _difference(found: stats.Interval) -> Cell:
@@ -183,10 +184,11 @@ def averages() -> Table:
         )
         for w in wrong
     )
+    title = "T-SVDNet paper, Tables 1–4: printed averages that are not row means"
     caption = (
-        f"{len(wrong)} of the {len(everything)} printed averages are not the mean of the printed cells of their row, by "
-        "more than half of the last printed digit; computed in exact decimal arithmetic.",
+        f"{len(wrong)} of the {len(everything)} printed averages are not the mean of the printed cells of their row."
     )
-    return Table(
-        "averages", "T-SVDNet paper, Tables 1–4: printed averages that are not row means", columns, rows, caption
+    conditions = (
+        "Not the mean: off by more than half of the last printed digit; computed in exact decimal arithmetic.",
     )
+    return Table("averages", title, columns, rows, caption, conditions)

@@ -30,9 +30,10 @@ def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
             rows += _single_best(entry, condition)
         else:
             rows.append(_row(entry, condition, remarks(entry, condition)))
-    caption = [*condition.sentences(), tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
+    caption = ["Mean ± sd over n seeds; best bold, second-best underlined.", _incomplete(rows, condition)]
+    conditions = [*condition.sentences(), tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
     title = f"{condition.suite.title}: target accuracy in %, tier {condition.tier}, selection {condition.selection}"
-    return condition.table("comparison", title, columns, mark_best(columns, rows), caption)
+    return condition.table("comparison", title, columns, mark_best(columns, rows), caption, conditions)
 
 
 def without_syn(condition: Condition) -> list[str]:
@@ -100,12 +101,12 @@ def _single_best(entry: s.Entry, condition: Condition) -> list[Row]:
 
 
 def _reading(rows: list[Row], condition: Condition) -> list[str]:
-    """How to read the numbers, and whether the table is whole."""
+    """How to read the numbers."""
     without = [f"w/o {condition.label('syn')}: average without it."] if without_syn(condition) else []
     said = [
         *without,
-        "Mean ± standard deviation over n seeds; best bold, second-best underlined, within the same split; a number of one "
-        "seed is never marked.",
+        "Mean ± standard deviation (sd) over n seeds; best and second-best within the same split; a number of one seed is "
+        "never marked.",
         "Gap: oracle minus this rule, mean over targets and seeds.",
     ]
     if any(row.block == s.BLOCKS["single-best"] for row in rows):
@@ -114,12 +115,14 @@ def _reading(rows: list[Row], condition: Condition) -> list[str]:
         )
     if any(row.block == s.BLOCKS["upper-bound"] for row in rows):
         said.append("Upper bound: Source-Only trained on the labelled target.")
-    width = len(condition.targets)
-    cells = [c for row in rows for c in row.cells[1 : 1 + width]]
-    measured = sum(c.measured for c in cells)
-    if measured < len(cells):
-        said.append(f"INCOMPLETE: {measured} of {len(cells)} cells measured; the others say why not.")
     return said
+
+
+def _incomplete(rows: list[Row], condition: Condition) -> str:
+    """A sentence when the table is not whole, else nothing; the empty cells say why."""
+    cells = [c for row in rows for c in row.cells[1 : 1 + len(condition.targets)]]
+    measured = sum(c.measured for c in cells)
+    return f"INCOMPLETE: {measured} of {len(cells)} cells measured." if measured < len(cells) else ""
 
 
 def _left_out(found: list[s.Entry], shown: list[s.Entry]) -> list[str]:

@@ -29,15 +29,15 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     """One row a method: its average beside what its runs took."""
     runs, condition = narrow(frame, suite, selection=selection, **only)
     rows = [_row(entry, condition) for entry in s.rows_to_show(runs, condition)]
-    caption = [
+    caption = ["Average accuracy in % beside what the runs took.", *incomplete(rows)]
+    conditions = [
         *condition.sentences(),
         "Hours: of all runs together.",
         "Passes: images forwarded, as a multiple of the one batch a domain that every update is given.",
         "Times are those of the machines the runs ran on: compare rows of one machine only.",
-        *incomplete(rows),
     ]
     title = f"{condition.suite.title}: cost, tier {condition.tier}"
-    return condition.table("cost", title, COLUMNS, mark_best(COLUMNS, rows), caption)
+    return condition.table("cost", title, COLUMNS, mark_best(COLUMNS, rows), caption, conditions)
 
 
 def _row(entry: s.Entry, condition: Condition) -> Row:

@@ -19,7 +19,7 @@ def escape(text: str) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Caption in bold title and plain sentences, the table, then one line a footnote."""
+    """Title in bold and caption, the table, then in small letters the conditions and one line a footnote."""
     blocked = any(row.block for row in table.rows)
     head = ([""] if blocked else []) + [escape(c.title) for c in table.columns]
     body = []
@@ -30,9 +30,11 @@ def markdown(table: Table) -> str:
             body.append(([escape(block) if i == 0 else ""] if blocked else []) + cells)
     align = (["left"] if blocked else []) + ["right" if c.numeric else "left" for c in table.columns]
     grid = tabulate(body, headers=head, tablefmt="pipe", colalign=align, disable_numparse=True)
-    parts = [f"**{escape(table.title)}.** {escape(' '.join(table.caption))}".strip(), grid]
+    parts = [f"**{escape(table.title)}.** {escape(table.caption)}".strip(), grid]
+    if table.conditions:
+        parts.append(f"<sub>Conditions: {escape(' '.join(table.conditions))}</sub>")
     if table.notes:
-        parts.append("\n".join(f"<sup>{mark}</sup> {escape(text)}  " for mark, text in table.notes))
+        parts.append("\n".join(f"<sub><sup>{mark}</sup> {escape(text)}</sub>  " for mark, text in table.notes))
     return "\n\n".join(parts) + "\n"
 
 

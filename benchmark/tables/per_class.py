@@ -35,11 +35,11 @@ def per_class(
         raise UserError(f"No finished run of suite {condition.suite.name} holds accuracies by class for {where}.")
     names = condition.suite.classes
     picked = list(range(len(names)))
-    few = []
+    few = ""
     if len(names) > MANY:
         overall = np.mean([means for _, means in found], axis=0)
         picked = sorted(np.argsort(overall, kind="stable")[:MANY].tolist())
-        few = [f"Shown are the {MANY} of {len(names)} classes with the lowest mean over the rows."]
+        few = f"Shown: the {MANY} lowest of {len(names)} classes."
     by_class = [Column(f"class_{i}", names[i], "number", decimals=1, better="high") for i in picked]
     columns = (
         Column("method", "Method"),
@@ -52,9 +52,10 @@ def per_class(
         seeds = int(entry.done.groupby("target")["seed"].nunique().min())
         cells = [Cell(value=float(means[i]), n=seeds) for i in picked]
         rows.append(entry.row(*cells, Cell(value=float(means.min())), words(len(entry.done))))
-    caption = [*condition.sentences(), f"Accuracy in % by class, {where}, mean over seeds.", *few]
+    caption = ["Accuracy in %, mean over seeds; best bold, second-best underlined.", few]
+    conditions = [*condition.sentences(), "Lowest: by the mean over the rows." if few else ""]
     title = f"{condition.suite.title}: accuracy by class, {where}, tier {condition.tier}"
-    return condition.table("per-class", title, columns, mark_best(columns, rows), caption)
+    return condition.table("per-class", title, columns, mark_best(columns, rows), caption, conditions)
 
 
 def _class_means(entry: s.Entry) -> np.ndarray | None:

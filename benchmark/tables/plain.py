@@ -17,18 +17,22 @@ from benchmark.analysis.table import Cell, Column, Row, Table, cell_text
 
 
 def csv_text(table: Table) -> str:
-    """One line a row: a score column gives `key`, `key_sd`, `key_n`, `key_remark`; an interval `key_low`, `key_high`."""
+    """One line a row: a score column gives `key`, `key_sd`, `key_n`, `key_remark`; an interval `key_low`, `key_high`.
+
+    The last columns, `caption` and `conditions`, are those of the whole table and stand in its first row only.
+    """
     head = ["block"]
     for column in table.columns:
         head += [column.key + suffix for suffix in _suffixes(column)]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*head, "notes"])
-    for row in table.rows:
+    writer.writerow([*head, "notes", "caption", "conditions"])
+    for i, row in enumerate(table.rows):
         values: list[str] = [row.block]
         for column, cell in zip(table.columns, row.cells, strict=True):
             values += _values(column, cell)
-        writer.writerow([*map(_harmless, values), _harmless(" ".join(row.notes))])
+        said = ["", ""] if i else [f"{table.title}. {table.caption}".strip(), " ".join(table.conditions)]
+        writer.writerow(map(_harmless, [*values, " ".join(row.notes), *said]))
     return buffer.getvalue()
 
 
@@ -71,12 +75,13 @@ def _is_number(text: str) -> bool:
 
 
 def document(table: Table) -> dict[str, Any]:
-    """Kind, title, caption, facts, columns and rows; NaN becomes null."""
+    """Kind, title, caption, conditions, facts, columns and rows; NaN becomes null."""
     return {
         "kind": table.kind,
         "suite": table.suite,
         "title": table.title,
-        "caption": list(table.caption),
+        "caption": table.caption,
+        "conditions": list(table.conditions),
         "facts": table.facts,
         "columns": [{"key": c.key, "title": c.title, "style": c.style} for c in table.columns],
         "rows": [_row(table, row) for row in table.rows],
@@ -98,7 +103,7 @@ def _json_cell(column: Column, cell: Cell) -> Any:
 
 
 def show(table: Table, console: Console) -> None:
-    """Print to a terminal: best bold, second underlined; the words of empty cells dim."""
+    """Print to a terminal: best bold, second underlined; the words of empty cells, conditions and footnotes dim."""
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     for column in table.columns:
         grid.add_column(escape(column.title), justify="right" if column.numeric else "left", no_wrap=column.numeric)
@@ -112,10 +117,12 @@ def show(table: Table, console: Console) -> None:
             grid.add_row(*cells)
         grid.add_section()
     console.print(f"[bold]{escape(table.title)}[/bold]")
+    if table.caption:
+        console.print(escape(table.caption))
     _wide_enough(console, grid).print(grid)
-    console.print(escape(" ".join(table.caption)))
-    for mark, text in table.notes:
-        console.print(f"^{mark} {escape(text)}")
+    below = [" ".join(table.conditions), *(f"^{mark} {text}" for mark, text in table.notes)]
+    for text in filter(None, below):
+        console.print(escape(text), style="dim", highlight=False)
 
 
 def _wide_enough(console: Console, grid: Grid) -> Console:

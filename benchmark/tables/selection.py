@@ -31,16 +31,16 @@ def selection(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
     columns = (Column("method", "Method"), *rules, *gap, Column("seeds", "n"))
     rows = [_row(entry, condition, known) for entry in shown]
     words_of_rules = "; ".join(f"{rule.replace('_', '-')}: {WORDS[rule]}" for rule in known)
-    caption = [
+    caption = ["Average over all targets in %, mean ± sd over n seeds; gap: oracle minus last.", *incomplete(rows)]
+    conditions = [
         *condition.sentences(rule=False),
         f"Average over all targets in %, {condition.points_words} evaluation points (the oracle gap grows with them).",
         f"{words_of_rules[0].upper()}{words_of_rules[1:]}.",
-        "Gap: oracle minus last, paired over seeds." if wide else "",
+        "Gap: oracle minus last, paired over seeds; best bold, second-best underlined, the oracle never.",
         tuning_words(shown),
-        *incomplete(rows),
     ]
     title = f"{condition.suite.title}: selection rules side by side, tier {condition.tier}"
-    return condition.table("selection", title, columns, mark_best(columns, rows), caption)
+    return condition.table("selection", title, columns, mark_best(columns, rows), caption, conditions)
 
 
 def _row(entry: s.Entry, condition: Condition, rules: list[str]) -> Row:

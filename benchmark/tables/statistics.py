@@ -44,6 +44,10 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         for i, entry in enumerate(shown)
     ]
     caption = [
+        "Average in % of the same weights under both kinds of batch-norm statistics.",
+        *incomplete(rows),
+    ]
+    conditions = [
         *condition.sentences(statistics=False),
         "Average over all targets in % from the same weights, with the batch-norm statistics that each method's loop leaves "
         "behind (running) and with those of target training images, re-estimated alike for every row (target); difference: "
@@ -51,10 +55,9 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         "Share: the target's weight in the running statistics, which the order of passes in the loop fixes; rank: among the "
         "rows of the same split that have an average, the upper bound left out.",
         tuning_words(shown),
-        *incomplete(rows),
     ]
     title = f"{condition.suite.title}: statistics at test side by side, tier {condition.tier}"
-    return condition.table("statistics", title, columns, mark_best(columns, rows), caption)
+    return condition.table("statistics", title, columns, mark_best(columns, rows), caption, conditions)
 
 
 def _average(entry: s.Entry, condition: Condition, kind: str) -> pd.Series:

@@ -16,8 +16,8 @@ from benchmark import records
 from benchmark.analysis import rows as s
 from benchmark.analysis.condition import narrow
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
-from benchmark.errors import UserError, unknown
-from benchmark.records.selection import STATISTICS, VALIDATORS, WORDS, column_of, scores
+from benchmark.errors import UserError
+from benchmark.records.selection import VALIDATORS, WORDS, column_of, scores
 from benchmark.spec import Suite
 
 MIN_RANKED = 3  # of two, every order is perfect or reversed
@@ -38,16 +38,15 @@ class Tally:
     alike: dict[str, int] = field(default_factory=lambda: {"groups": 0, "runs": 0})
 
 
-def validators(frame: pd.DataFrame, suite: str | Suite, *, statistics: str = "target", **only: Any) -> Table:
+def validators(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
     """One row a validator: Spearman's ρ with target accuracy over methods and over evaluation points, and points lost.
 
     Over methods: within each (target, seed) at the last evaluation point, averaged over these groups; the points lost are
     the accuracy of the best method of a group minus that of the method with the highest score. Over evaluation points:
     within each run, averaged over runs. Scores that are all alike have no order: they are left out and counted.
     """
-    if statistics not in STATISTICS:
-        raise unknown("kind of statistics at test", statistics, STATISTICS)
     runs, condition = narrow(frame, suite, **{**only, "selection": "last"})
+    statistics = condition.statistics
     done = _runs(runs, statistics)
     groups = [part for _, part in done.groupby(["split", "target", "seed"]) if len(part) >= MIN_RANKED]
     if not groups:
@@ -59,7 +58,8 @@ def validators(frame: pd.DataFrame, suite: str | Suite, *, statistics: str = "ta
     ordered = pd.concat(groups)
     followed = ordered.iloc[np.linspace(0, len(ordered) - 1, min(len(ordered), MOST_CURVES)).astype(int)]
     curves = [records.read_curve(Path(path)) for path in followed["path"]]
-    tallies = {v: _tally(v, groups, curves, statistics) for v in VALIDATORS}
+    known = [v for v in VALIDATORS if ordered[f"by_{v}"].notna().any()]  # protocol 1 had fewer
+    tallies = {v: _tally(v, groups, curves, statistics) for v in known}
     columns = (
         Column("validator", "Validator"),
         Column("methods", "ρ over methods", "signed", better="high"),
@@ -71,9 +71,12 @@ def validators(frame: pd.DataFrame, suite: str | Suite, *, statistics: str = "ta
     rows = [_row(validator, tally) for validator, tally in tallies.items()]
     blind = float(np.mean([part["score"].max() - part["score"].mean() for part in groups]))
     caption = [
+        "ρ: rank correlation of a score with target accuracy; points lost: by taking the row that it puts first.",
+    ]
+    conditions = [
         *condition.sentences(rule=False),
         f"Rests on {len(ordered)} runs: {ordered['row'].nunique()} rows, {_counted(ordered['target'], 'target')}, "
-        f"{_counted(ordered['seed'], 'seed')}; scores and accuracies with {statistics} statistics of batch norm.",
+        f"{_counted(ordered['seed'], 'seed')}.",
         f"ρ: Spearman's rank correlation of the score with accuracy on the target's test images. Over methods: at the last "
         f"evaluation point among the rows of one target and seed (a group, of {_sizes(groups)} rows), averaged over groups. "
         f"Points lost: accuracy of the group's best row minus that of the row with the highest score, averaged over groups; "
@@ -81,11 +84,11 @@ def validators(frame: pd.DataFrame, suite: str | Suite, *, statistics: str = "ta
         "one run, averaged over runs.",
         *_sample_words(len(followed), len(ordered)),
         *_alike_words(tallies),
-        f"The validators: {'; '.join(f'{_short(v)}: {WORDS[v]}' for v in VALIDATORS)}.",
+        f"The validators: {'; '.join(f'{_short(v)}: {WORDS[v]}' for v in known)}.",
     ]
     title = f"{condition.suite.title}: how well validators without target labels order runs, tier {condition.tier}"
     marked = mark_best(columns, rows) if ordered["seed"].nunique() > 1 else rows  # of one seed nothing is best
-    return condition.table("validators", title, columns, marked, caption)
+    return condition.table("validators", title, columns, marked, caption, conditions)
 
 
 def _runs(runs: pd.DataFrame, statistics: str) -> pd.DataFrame:

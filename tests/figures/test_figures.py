@@ -14,6 +14,8 @@ from benchmark import figures, records
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.ranks import groups
+from benchmark.figures.style import looks
+from methods import BUILT_IN
 from tests.synthetic import write_run, write_study
 
 KINDS = ["tsne", "similarity", "uncertainty", "tnn", "curves", "cost"]
@@ -38,7 +40,9 @@ def test_every_kind_becomes_png_and_pdf_with_words(frame: pd.DataFrame, tmp_path
         assert paths[1].read_bytes().startswith(b"%PDF")
         assert "Digits-Five" in drawing.title
         assert len(drawing.alt) > 40
-        assert "Tier mini" in drawing.caption
+        assert "Tier mini" in " ".join(drawing.conditions)
+        assert drawing.caption.endswith("Direction only.")
+        assert len(drawing.title) + len(drawing.caption) <= 200  # about two lines
 
 
 def test_the_same_records_give_the_same_bytes(frame: pd.DataFrame):
@@ -93,18 +97,37 @@ def test_curves_have_one_panel_a_target(frame: pd.DataFrame):
     assert [a.get_title() for a in figure.axes if a.get_visible()] == ["→ mm", "→ mt", "→ up", "→ sv", "→ syn*"]
 
 
+def test_no_two_rows_of_a_figure_look_alike_and_a_method_keeps_its_colour():
+    presets = ["", "e", "et", "code", "code-e", "code-p", "code-u", "paper"]
+    own = [(f"net{i}.py:Net", preset) for i in range(8) for preset in ("", "a")]
+    rows = [(name, "") for name, _, _ in BUILT_IN] + [("tsvdnet", p) for p in presets[1:]] + own
+    assert len(set(looks(rows))) == len(rows)
+    assert len({look.colour for look in looks(rows[: len(BUILT_IN)])}) == len(BUILT_IN)
+    dann = rows.index(("dann", ""))
+    assert looks([("mcd", ""), ("dann", "")])[1] == looks(rows)[dann]
+    assert looks([("tsvdnet", "e")])[0] != looks([("tsvdnet", "")])[0]
+
+
+def test_curves_draw_each_row_in_its_look(frame: pd.DataFrame):
+    axis = figures.draw("curves", frame, "digits", target="mm").figure.axes[0]
+    drawn = {line.get_label(): (line.get_color(), line.get_linestyle(), line.get_marker()) for line in axis.lines}
+    wanted = looks([("source-only", ""), ("m3sda", ""), ("tsvdnet", ""), ("tsvdnet", "e")])
+    assert list(drawn.values()) == [(look.colour, look.dash, look.marker) for look in wanted]
+
+
 def test_curves_and_costs_take_the_targets_statistics_and_say_so(frame: pd.DataFrame, tmp_path: Path):
     wanted = {"target_last": None, "last": "running"}
     for column, statistics in wanted.items():
         drawing = figures.draw("curves", frame, "digits", methods=["tsvdnet"], target="mm", statistics=statistics)
         ends = frame[(frame.method == "tsvdnet") & (frame.preset == "") & (frame.target == "mm")][column]
         assert drawing.figure.axes[0].lines[0].get_ydata()[-1] == pytest.approx(ends.mean())
-        assert ("of target training images, re-estimated" in drawing.caption) == (statistics is None)
+        assert ("of target training images, re-estimated" in " ".join(drawing.conditions)) == (statistics is None)
         costs = figures.draw("cost", frame, "digits", statistics=statistics)
         dann = frame[(frame.method == "tsvdnet") & (frame.preset == "")][column].mean()
         assert any(line.get_ydata()[0] == pytest.approx(dann) for line in costs.figure.axes[0].lines[:-1])
     for kind in ("tsne", "tnn"):  # the paper's own figures: what the loop leaves behind
-        assert "loop leaves behind, as released code does" in figures.draw(kind, frame, "digits").caption
+        drawing = figures.draw(kind, frame, "digits")
+        assert "loop leaves behind, as released code does" in " ".join(drawing.conditions)
     with pytest.raises(UserError, match="--statistics does not go with --kind tsne"):
         figures.draw("tsne", frame, "digits", statistics="target")
 
@@ -152,7 +175,7 @@ def test_critical_difference_is_refused_for_one_suite_and_drawn_for_three(tmp_pa
     drawing = figures.draw("critical-difference", records.load(tmp_path), None)
     assert drawing.alt.startswith("Methods by mean rank, best first: T-SVDNet 1.00, M³SDA 2.00")
     assert "15 blocks" in drawing.caption
-    assert "of target training images, re-estimated" in drawing.caption
+    assert "of target training images, re-estimated" in " ".join(drawing.conditions)
     old = records.load(tmp_path)
     old.loc[old["suite"] == "pacs", "target_last"] = np.nan
     with pytest.raises(UserError, match="Add --statistics running"):
@@ -177,4 +200,5 @@ def test_gains_have_a_line_a_method_and_an_interval_where_seeds_allow(tmp_path: 
     bars = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_linestyle() == "-"]
     assert len(bars) == 1 + 2, "the zero line and one interval a method"
     assert "Largest average: M³SDA" in drawing.alt
+    assert "Difference to Source-Only:bn" in " ".join(drawing.conditions)
     assert figures.render(drawing, "png").startswith(b"\x89PNG")

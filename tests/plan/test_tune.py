@@ -409,7 +409,7 @@ def test_the_table_of_validators_has_rank_correlations_and_says_how_many_runs_it
     capsys.readouterr()
     assert main(["table", "--kind", "validators", "--json", *results]) == 0
     table = json.loads(capsys.readouterr().out)
-    assert "Rests on 6 runs: 3 rows, 2 targets, 1 seed;" in " ".join(table["caption"])
+    assert "Rests on 6 runs: 3 rows, 2 targets, 1 seed." in table["conditions"]
     assert [row["cells"]["validator"] for row in table["rows"]] == ["source-val", "unsup", "snd", "bnm", "dev"]
     found = {row["cells"]["validator"]: row["cells"] for row in table["rows"]}
     assert found["bnm"]["groups"] == "2"

@@ -67,6 +67,49 @@ def test_golden(kind: str, form: str, frame: pd.DataFrame):
     assert text == path.read_text(encoding="utf-8"), f"{path.name} changed; look at it, then BENCHMARK_UPDATE_GOLDEN=1"
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "verdicts"])
+def test_a_caption_is_two_lines_and_the_conditions_stand_below_the_table(kind: str, frame: pd.DataFrame):
+    table = verdict.table(verdict.judge(frame)) if kind == "verdicts" else make(kind, frame)
+    assert table.caption
+    assert len(table.title) + len(table.caption) <= 200  # about two lines of a page
+    assert table.conditions
+    first = re.match(r"[\w ,:]+", table.conditions[0])
+    assert first, "a sentence that no form has to escape"
+    said = first[0]
+    markdown, html, latex = table.markdown(), table.html(), table.latex()
+    assert markdown.index(table.caption[:20]) < markdown.index("\n|") < markdown.rindex("|\n") < markdown.index(said)
+    assert "<sub>Conditions: " in markdown
+    (folded,) = re.findall(r"</table></div>\n<details class=.conditions.><summary>.*</details>", html, re.DOTALL)
+    assert said in folded
+    assert all(f"<sup>{mark}</sup>" in folded for mark, _ in table.notes)
+    assert latex.rindex("end{tabular}") < latex.index(said) < latex.rindex("end{table")
+    caption = latex[latex.index(r"\caption") : latex.index(r"\label")]
+    assert said not in caption
+    document, back = table.json(), pd.read_csv(io.StringIO(table.csv()))
+    assert (document["caption"], document["conditions"]) == (table.caption, list(table.conditions))
+    assert back["caption"].tolist()[0] == f"{table.title}. {table.caption}"
+    assert back["conditions"].tolist()[0] == " ".join(table.conditions)
+    assert back["caption"][1:].isna().all()
+
+
+def test_conditions_and_notes_are_dim_in_a_terminal_and_the_caption_is_not():
+    columns = (Column("m", "M"),)
+    table = Table(
+        "gains", "Title", columns, (Row((words("a"),), notes=("A note.",)),), "Caption.", ("Tier mini.", "Commit x.")
+    )
+    console = Console(width=80, file=io.StringIO(), force_terminal=True, color_system="standard")
+    table.text(console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines[:2] == ["\x1b[1mTitle\x1b[0m", "Caption."]
+    assert lines[-2:] == ["\x1b[2mTier mini. Commit x.\x1b[0m", "\x1b[2m^a A note.\x1b[0m"]
+
+
+def test_a_table_without_conditions_has_nothing_below_it():
+    table = Table("gains", "Title", (Column("m", "M"),), (Row((words("a"),)),), "Caption.")
+    for text in (table.markdown(), table.html(), table.latex()):
+        assert "onditions" not in text
+
+
 def bold_rows(table: Table, form: str) -> str:
     """The text that a form prints in bold inside the body of the table, a line a row."""
     if form == "txt":
@@ -120,7 +163,7 @@ def test_names_are_escaped_in_every_form(frame: pd.DataFrame):
     assert r"My\_Net &amp; &lt;b&gt;100 %&lt;/b&gt; \#1" in markdown
     assert r"\|" in markdown
     assert (
-        r"My\_Net \& \textless{}b\textgreater{}100 \%\textless{}/b\textgreater{} \#1 \{x\} \$y\textasciicircum{}2"
+        r"My\_Net \& \textless{}b\textgreater{}100~\%\textless{}/b\textgreater{} \#1 \{x\} \$y\textasciicircum{}2"
         in latex
     )
 

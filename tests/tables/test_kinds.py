@@ -77,10 +77,11 @@ def test_a_family_of_which_no_row_was_run_is_left_out_and_other_suites_have_no_p
     write_study(tmp_path, ["source-only", "tsvdnet:code"], suite="pacs", generated=())
     table = tables.ablation(records.load(tmp_path), "pacs")
     assert [block for block, _ in table.blocks] == ["Baselines", "The release's weights"]
-    assert "INCOMPLETE: no runs of Source-Only:bn, T-SVDNet:code-e (+E), T-SVDNet:code-p (+E+P), " in table.sentences
+    assert "No runs of Source-Only:bn, T-SVDNet:code-e (+E), T-SVDNet:code-p (+E+P), " in table.sentences
+    assert "INCOMPLETE: 4 of 6 rows not run." in table.caption
     assert "printed" not in [column.key for column in table.columns]
     row = rows(table)["The release's weights/T-SVDNet:code (+E+P+T)"]
-    assert row["step"].words == "row above not run"
+    assert (row["step"].words, row["step"].detail) == ("–", "row above not run")
     assert row["gain_source-only"].measured
 
 
@@ -99,7 +100,7 @@ def test_gain_is_the_paired_difference(frame: pd.DataFrame):
 def test_ablation_with_a_missing_step_says_so(tmp_path: Path):
     write_study(tmp_path, ["source-only", "tsvdnet"])
     table = tables.ablation(records.load(tmp_path), "digits")
-    assert "INCOMPLETE: no runs of Source-Only:bn, T-SVDNet (+E), T-SVDNet (+E+T)" in table.sentences
+    assert "No runs of Source-Only:bn, T-SVDNet (+E), T-SVDNet (+E+T)" in table.sentences
     assert rows(table)["The paper's reading/T-SVDNet (+E)"]["mm"].words == "not run"
 
 
@@ -254,6 +255,15 @@ def test_validators_are_ranked_by_how_they_order_methods_and_points(frame: pd.Da
     assert "Left out, for all scores or all accuracies were alike: bnm 15 groups" in table.sentences
     running = tables.validators(frame, "digits", statistics="running")
     assert running.rows[1].cells[1].value == pytest.approx(-1)
+    assert running.facts["statistics"] == "running"
+    assert "Batch-norm statistics at test: those that each method's loop leaves behind" in running.sentences
+
+
+def test_validators_of_protocol_1_are_those_that_its_runs_have(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann", "mcd"], targets=["mm"], protocol=1)
+    table = tables.validators(records.load(tmp_path), "digits")
+    assert [row.cells[0].words for row in table.rows] == ["source-val", "unsup"]
+    assert "these runs were scored with no others (protocol 1)" in table.sentences
 
 
 def test_validators_over_points_are_the_mean_correlation_within_runs(tmp_path: Path):
@@ -336,7 +346,7 @@ def test_many_classes_show_the_lowest_and_say_so(tmp_path: Path):
     write_run(tmp_path, "dann", "clp", 0, suite="domainnet", generated=())
     table = tables.per_class(records.load(tmp_path), "domainnet")
     assert len(table.columns) == 12 + 3
-    assert "12 of 345 classes" in table.sentences
+    assert "Shown: the 12 lowest of 345 classes." in table.caption
 
 
 def test_reported_holds_ours_against_the_printed_number(frame: pd.DataFrame):
