@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from methods import BUILT_IN as BUILT_IN
 from methods.errors import MethodError as MethodError
+from methods.explain import Dispute, Explanation, Facts
 
 if TYPE_CHECKING:
     from benchmark.run.task import Task
@@ -97,6 +98,7 @@ class Method(nn.Module):
     ranges: ClassVar[Mapping[str, Range]] = {"lr_scale": Range(0.3, 3.0, log=True)}
     card: ClassVar[bool] = False  # one of the design card's seven
     relative_cost: ClassVar[float] = 1.0  # step time against Source-Only, for `plan` before anything was measured
+    disputes: ClassVar[Sequence[Dispute]] = ()  # where its paper and its released code disagree, and what is done
     forwards_target: bool = True  # do target images pass through a network in training? The record says it
 
     def __init__(self, task: Task, hparams: Any) -> None:
@@ -138,6 +140,11 @@ class Method(nn.Module):
     def remarks(self, diagnostics: Mapping[str, Any]) -> list[str]:
         """Sentences that a reader of a table must see, from the diagnostics of a whole run; the record keeps them."""
         return []
+
+    @classmethod
+    def explain(cls, facts: Facts) -> Explanation | None:
+        """What follows from the settings alone, before anything is trained; None: this method has nothing to say."""
+        return None
 
     def uncertainty(self, images: Tensor) -> Tensor | None:
         """(N,) σ of each image, for methods that estimate one."""

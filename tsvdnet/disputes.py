@@ -8,24 +8,7 @@ are silent or neither can be computed. `decision` says which of the three it was
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any
-
-
-@dataclass(frozen=True)
-class Dispute:
-    """One disagreement. `changes` are the options that turn our default into the other reading; empty: no computation."""
-
-    id: str
-    question: str
-    paper: str
-    code: str
-    decision: str  # "paper: …", "release: …" or "ours: …, because …"
-    changes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    settled: str = ""  # where it is settled when it is not an option
-
+from methods.explain import Dispute
 
 DISPUTES: tuple[Dispute, ...] = (
     Dispute(

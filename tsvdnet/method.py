@@ -29,9 +29,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from methods.contract import LabeledBatch, Method, Range, UnlabeledBatch
+from methods.explain import Explanation, Facts
 from tsvdnet import objective as terms_of
 from tsvdnet.auxiliary import Auxiliary, Growth, NuclearNorm, Ramp, active_lam
 from tsvdnet.diagnostics import describe_sigma, describe_similarity
+from tsvdnet.disputes import DISPUTES
+from tsvdnet.explain import explain
 from tsvdnet.options import EPSILONS, PRESETS, TSVDNetHParams
 from tsvdnet.prototypes import Prototypes
 from tsvdnet.uncertainty import Uncertainty
@@ -83,6 +86,7 @@ class TSVDNet(Method):
     }
     card = True
     relative_cost = 1.3
+    disputes = DISPUTES
 
     confident: Tensor
 
@@ -260,6 +264,10 @@ class TSVDNet(Method):
                 f"{' and '.join(parts)} did not act on the target"
             )
         return found
+
+    @classmethod
+    def explain(cls, facts: Facts) -> Explanation | None:
+        return explain(facts)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         state = super().state_dict(*args, **kwargs)

@@ -1,25 +1,85 @@
-"""The verb explain: a method's arithmetic in words and a figure, before anything is trained."""
+"""The verb explain: what a method says of its settings, in words and a figure, before anything is trained."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchmark.cli import RESULTS, Json, Results, app, err, out, say_json
 from benchmark.errors import UserError, unknown
 
+if TYPE_CHECKING:
+    from benchmark.spec import Resolved
+    from methods.explain import Dispute, Explanation, Facts
 
-def parse_settings(texts: list[str] | None) -> dict[str, Any]:
+
+def parse_settings(texts: list[str] | None, method: str) -> dict[str, Any]:
     """`lam=10` or `tsvdnet.lam=10` → {"lam": "10"}."""
     found = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not value:
             raise UserError(f"--set {text!r} is not of the form key=value, as in: --set lam=10")
-        found[key.strip().removeprefix("tsvdnet.")] = value.strip()
+        found[key.strip().removeprefix(f"{method}.")] = value.strip()
     return found
+
+
+def facts_of(suite: str, method: str, preset: str = "", tier: str = "", **changes: Any) -> Facts:
+    """The method at the settings of a suite's tier (default: paper, or the largest there is), before any data is opened."""
+    from benchmark.spec import RunSpec, Tier, load_suite, resolve
+    from methods.explain import Facts
+
+    found = load_suite(suite)
+    tier = tier or list(Tier)[max(list(Tier).index(t) for t in found.tiers)].value
+    spec = RunSpec(suite, tier, method, preset, target=found.columns[0], overrides=tuple(changes.items()))
+    resolved = resolve(spec)
+    return Facts(
+        found.name,
+        tier,
+        preset,
+        number_of_classes(resolved),
+        len(found.domains),
+        feature_dim(resolved),
+        resolved.hparams,
+    )
+
+
+def number_of_classes(resolved: Resolved) -> int:
+    """The classes of the suite; the generated pictures of a mini tier have their own."""
+    from benchmark.data.made.pictures import CLASSES
+
+    if resolved.settings.data == "embedded" and resolved.suite.reader != "digits":
+        return len(CLASSES[resolved.suite.reader])
+    return len(resolved.suite.classes)
+
+
+def feature_dim(resolved: Resolved) -> int:
+    """Features of the tier's network, without building it."""
+    import torch
+
+    from benchmark.run.networks import NETWORKS
+
+    network = resolved.settings.network
+    with torch.device("meta"):
+        return NETWORKS[network.name](network.width).feature_dim
+
+
+def save(explanation: Explanation, stem: Path) -> list[Path]:
+    """The figure as `stem`.png and `stem`.pdf."""
+    from matplotlib.figure import Figure
+
+    from benchmark.files import replacing
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    explanation.draw(figure)
+    paths = [stem.parent / f"{stem.name}{ending}" for ending in (".png", ".pdf")]
+    for path in paths:
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=150, format=path.suffix[1:])
+    return paths
 
 
 @app.command(
@@ -30,7 +90,7 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     "`python -m benchmark explain tsvdnet --choices`"
 )
 def explain(
-    method: Annotated[str, typer.Argument(help="tsvdnet, or tsvdnet:preset.")] = "tsvdnet",
+    method: Annotated[str, typer.Argument(help="A method that can: tsvdnet, or tsvdnet:preset.")] = "tsvdnet",
     suite: Annotated[str, typer.Option(help="A built-in suite, or a suite file.")] = "digits",
     preset: Annotated[str, typer.Option(help="A preset of the method: paper, code, active, …")] = "",
     tier: Annotated[str, typer.Option(help="Whose settings: mini, lite or paper.", show_default="the largest")] = "",
@@ -43,47 +103,50 @@ def explain(
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
-    """Say whether T-SVDNet's low-rank term can act at the settings of a suite: bound, threshold, survivors, escape."""
-    from benchmark.analysis import explain as audits
+    """Say what follows from a method's settings: whether T-SVDNet's low-rank term can act, by bound and threshold."""
+    from benchmark.plan import split_name
+    from benchmark.spec import method_class
+    from methods.contract import registry
 
-    name, _, own = method.partition(":")
-    if name != "tsvdnet":
-        raise unknown("audit of method", name, ["tsvdnet"], "The other methods have no auxiliary tensor.")
-    if choices:
-        return say_choices(suite, json)
+    name, own = split_name(method)
+    cls = method_class(name)
+    if choices and cls.disputes:
+        return say_choices(name, cls.disputes, suite, json)
     if own and preset and own != preset:
         raise UserError(f"Two presets were named, {own!r} and {preset!r}; name one.")
-    found = audits.audit(suite, preset or own, tier, parse_settings(set_))
+    facts = facts_of(suite, name, preset or own, tier, **parse_settings(set_, name))
+    explanation = cls.explain(facts)
+    if explanation is None:
+        able = [known for known, other in registry().items() if "explain" in vars(other)]
+        raise unknown("audit of method", name, able, "A method answers with `explain`, see methods/contract.py.")
     paths: list[Path] = []
     if figure:
-        label = "-".join(["tsvdnet", *([found.preset] if found.preset else []), found.suite, found.tier])
-        paths = audits.draw(found, results / "explain" / label)
+        label = "-".join(filter(None, [cls.name, facts.preset, facts.suite, facts.tier]))
+        paths = save(explanation, results / "explain" / label)
     if json:
-        say_json({**found.to_json(), "words": audits.words(found), "figures": [str(p) for p in paths]})
+        say_json({**explanation.numbers, "words": explanation.sentences, "figures": [str(p) for p in paths]})
         return 0
-    for line in audits.words(found):
+    for line in explanation.sentences:
         out.print(line, markup=False)
     for path in paths:
         err.print(f"figure: {path}", markup=False)
     return 0
 
 
-def say_choices(suite: str, json: bool) -> int:
+def say_choices(name: str, disputes: Sequence[Dispute], suite: str, json: bool) -> int:
     """The disagreements between paper and code, each with the options that measure it."""
-    from tsvdnet.disputes import DISPUTES
-
     if json:
-        say_json([{**vars(d), "changes": dict(d.changes)} for d in DISPUTES])
+        say_json([{**vars(d), "changes": dict(d.changes)} for d in disputes])
         return 0
-    for d in DISPUTES:
-        options = " ".join(f"--set tsvdnet.{key}={str(value).lower()}" for key, value in d.changes.items())
+    for d in disputes:
+        options = " ".join(f"--set {name}.{key}={str(value).lower()}" for key, value in d.changes.items())
         out.print(
             f"{d.id:4}{d.question}: paper {d.paper}; code {d.code}. Default, {d.decision}. "
             f"{'Other: ' + options if options else 'Settled: ' + d.settled}",
             markup=False,
         )
     out.print(
-        f"Effects: python -m benchmark run --suite {suite} --methods tsvdnet --seeds 0-2, once plain and once for each of "
+        f"Effects: python -m benchmark run --suite {suite} --methods {name} --seeds 0-2, once plain and once for each of "
         f"these, then python -m benchmark table --suite {suite} --kind choices",
         markup=False,
     )

@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from benchmark import figures, records, tables
-from benchmark.analysis import explain, stats
+from benchmark.analysis import stats
+from benchmark.cli.explain import facts_of
 from benchmark.errors import RunFailed, UserError
 from benchmark.launch import queue
 from benchmark.paper import claims as paper_claims
@@ -406,7 +407,7 @@ def test_a_launch_waits_for_another_and_says_whose(tmp_path: Path) -> None:
 
 
 def test_explain_and_publish_refuse_in_words(tmp_path: Path) -> None:
-    raises("There is no hyper-parameter of tsvdnet 'x'", lambda: explain.audit("digits", "", "mini", {"x": 1}))
+    raises("There is no hyper-parameter of tsvdnet 'x'", lambda: facts_of("digits", "tsvdnet", tier="mini", x=1))
     run = synthetic.write_run(tmp_path)
     (run / "curve.jsonl").write_text("{}")
     raises("changed after the run", lambda: publish.publish(tmp_path, tmp_path / "study"))

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from benchmark.__main__ import main
-from benchmark.analysis.explain import audit, draw, words
+from benchmark.cli.explain import facts_of, save
 from benchmark.errors import UserError
 from benchmark.spec import suite_names
+from methods.contract import registry
+from methods.errors import MethodError
+from tsvdnet.explain import Audit, words
+from tsvdnet.explain import audit as audit_of
+
+
+def audit(suite: str, preset: str = "", **changes: Any) -> Audit:
+    """The audit at the settings of a suite's largest tier."""
+    return audit_of(facts_of(suite, "tsvdnet", preset, **changes))
 
 
 @pytest.mark.parametrize("preset", ["", "paper", "code"])
@@ -49,7 +59,7 @@ def test_on_domainnet_only_the_zero_frequency_survives_and_nothing_under_the_pri
 
 
 def test_the_share_of_the_budget_where_a_may_wake_follows_the_schedule():
-    found = audit("digits", "", changes={"lam": 10})
+    found = audit("digits", lam=10)
     assert found.eta_escape == pytest.approx(10 / 70.71, rel=1e-3)
     # η grows by five decades in 15 % of the budget
     assert found.progress_escape == pytest.approx(0.15 * (5 - 0.8495) / 5, abs=1e-3)
@@ -63,14 +73,15 @@ def test_every_suite_can_be_explained_and_its_active_preset_survives_everywhere(
 
 
 def test_presets_without_an_auxiliary_tensor_are_refused_in_words():
-    with pytest.raises(UserError, match="nothing to audit"):
+    with pytest.raises(MethodError, match="nothing to audit"):
         audit("digits", "tnn")
     with pytest.raises(UserError, match="lam"):
-        audit("digits", changes={"lamda": 1})
+        audit("digits", lamda=1)
 
 
 def test_the_figure_is_written_as_png_and_pdf(tmp_path):
-    paths = draw(audit("digits", "code"), tmp_path / "new" / "digits")
+    explanation = registry()["tsvdnet"].explain(facts_of("digits", "tsvdnet", "code"))
+    paths = save(explanation, tmp_path / "new" / "digits")
     assert [p.suffix for p in paths] == [".png", ".pdf"]
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert paths[1].read_bytes().startswith(b"%PDF")
@@ -103,3 +114,18 @@ def test_the_disputed_choices_come_with_the_decision_and_what_to_type(capsys):
     code, text = run(capsys, "explain", "tsvdnet", "--choices")
     assert "--set tsvdnet.prox=code" in " ".join(text.split())
     assert "Default, paper: λ/η, Algorithm 2." in " ".join(text.split())
+
+
+def test_a_method_of_ones_own_can_answer_the_verb(capsys, tmp_path):
+    """The verb knows no method by name: it asks the contract's hook."""
+    (tmp_path / "own.py").write_text(
+        "from methods.explain import Explanation\n"
+        "from methods.source_only import SourceOnly\n"
+        "class Own(SourceOnly):\n"
+        "    @classmethod\n"
+        "    def explain(cls, facts):\n"
+        "        said = f'{facts.classes} classes, {facts.domains} domains, {facts.feature_dim} features'\n"
+        "        return Explanation([said], {'classes': facts.classes}, lambda figure: None)\n"
+    )
+    code, text = run(capsys, "explain", f"{tmp_path / 'own.py'}:Own", "--suite", "pacs", "--no-figure")
+    assert (code, text) == (0, "7 classes, 4 domains, 512 features\n")

@@ -8,24 +8,19 @@ which frequencies: G of orthogonal prototypes (what the term drives towards), an
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmark.data.made.pictures import CLASSES
-from benchmark.errors import UserError, unknown
-from benchmark.files import replacing
-from benchmark.run.networks import NETWORKS
-from benchmark.spec import Suite, Tier, TierSettings, check_preset, load_suite
-from methods.contract import build_hparams
+from methods.errors import MethodError
+from methods.explain import Explanation, Facts
 from tsvdnet import auxiliary as aux
-from tsvdnet.method import TSVDNet
 from tsvdnet.options import TSVDNetHParams
 from tsvdnet.prototypes import gaussian_similarity, stack
 from tsvdnet.tensor import rotate, singular_values
@@ -87,28 +82,19 @@ class Audit:
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in document.items()}
 
 
-def audit(suite: str, preset: str = "", tier: str = "", changes: Mapping[str, Any] | None = None) -> Audit:
-    """The audit of `tsvdnet[:preset]` on a suite, in a tier (default: paper, or the largest there is).
+def explain(facts: Facts) -> Explanation:
+    """The audit in words, in numbers and as a figure."""
+    found = audit(facts)
+    return Explanation(words(found), found.to_json(), functools.partial(draw, found))
 
-    `changes` are hyper-parameters as `--set` gives them.
-    """
-    found, cls = load_suite(suite), TSVDNet
-    tier = tier or list(Tier)[max(list(Tier).index(t) for t in found.tiers)].value
-    settings = found.tier(tier)
-    check_preset(cls, cls.name, preset)
-    for key in changes or {}:
-        fields = [f.name for f in dataclasses.fields(TSVDNetHParams)]
-        if key not in fields:
-            raise unknown(f"hyper-parameter of {cls.name}", key, fields)
-    layers = (found.hparams.get(cls.name, {}), settings.hparams.get(cls.name, {}), cls.presets.get(preset, {}))
-    h = build_hparams(cls, *layers, changes or {})
-    assert isinstance(h, TSVDNetHParams)
+
+def audit(facts: Facts) -> Audit:
+    """The audit of `tsvdnet[:preset]` at these settings."""
+    h, classes, domains, dim = facts.hparams, facts.classes, facts.domains, facts.feature_dim
     if h.tensor != "prox":
-        raise UserError(
-            f"tsvdnet:{preset} has no auxiliary tensor A; there is nothing to audit. Try: --preset paper, code."
+        raise MethodError(
+            f"tsvdnet:{facts.preset} has no auxiliary tensor A; there is nothing to audit. Try: --preset paper, code."
         )
-
-    classes, domains, dim = number_of_classes(found, settings), len(found.domains), feature_dim(settings)
     shape = aux.slice_shape(classes, domains, h.rotation)
     bound, n3 = aux.largest_sigma(shape), shape[2]
     tensors = {name: similarity(h, prototypes(name, classes, domains), dim) for name in REFERENCES}
@@ -117,9 +103,9 @@ def audit(suite: str, preset: str = "", tier: str = "", changes: Mapping[str, An
     lam = active if h.lam_rule == "active" else h.lam
     escape = aux.eta_for_survivor(h.prox, bound, lam, n3)
     return Audit(
-        suite=found.name,
-        tier=tier,
-        preset=preset,
+        suite=facts.suite,
+        tier=facts.tier,
+        preset=facts.preset,
         classes=classes,
         domains=domains,
         feature_dim=dim,
@@ -134,19 +120,6 @@ def audit(suite: str, preset: str = "", tier: str = "", changes: Mapping[str, An
         progress_escape=progress_of(escape, h) if escape < h.eta_max else None,
         references={name: reference(g, h, lam) for name, g in tensors.items()},
     )
-
-
-def number_of_classes(suite: Suite, settings: TierSettings) -> int:
-    """The classes of the suite; the generated pictures of a mini tier have their own."""
-    if settings.data == "embedded" and suite.reader != "digits":
-        return len(CLASSES[suite.reader])
-    return len(suite.classes)
-
-
-def feature_dim(settings: TierSettings) -> int:
-    """Features of the tier's network, without building it."""
-    with torch.device("meta"):
-        return NETWORKS[settings.network.name](settings.network.width).feature_dim
 
 
 def progress_of(eta: float, h: TSVDNetHParams) -> float:
@@ -241,12 +214,9 @@ def reference_words(name: str, r: Reference, a: Audit) -> str:
 # -- as a figure --------------------------------------------------------------------------------------------------------
 
 
-def draw(a: Audit, stem: Path) -> list[Path]:
-    """Threshold along the schedule against the bound, and the spectrum by frequency: `stem`.png and `stem`.pdf."""
-    from matplotlib.figure import Figure
-
+def draw(a: Audit, figure: Any) -> None:
+    """Threshold along the schedule against the bound, and the spectrum by frequency, into a matplotlib Figure."""
     h, n3 = a.hparams, a.shape[2]
-    figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     progress = [i / 400 for i in range(401)]
     survivor = [aux.smallest_survivor(h.prox, a.lam, aux.ramp(p, h.eta0, h.eta_max, h.eta_ramp), n3) for p in progress]
@@ -276,8 +246,3 @@ def draw(a: Audit, stem: Path) -> list[Path]:
     name = f"tsvdnet{':' + a.preset if a.preset else ''}"
     verdict = "A = 0 at every update" if a.always_zero else "A can differ from zero"
     figure.suptitle(f"{name} on {a.suite} ({a.tier}): λ = {a.lam:g}, η_max = {h.eta_max:g}: {verdict}")
-    paths = [stem.parent / f"{stem.name}{ending}" for ending in (".png", ".pdf")]
-    for path in paths:
-        with replacing(path) as temporary:
-            figure.savefig(temporary, dpi=150, format=path.suffix[1:])
-    return paths
