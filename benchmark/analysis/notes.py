@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 
 from benchmark.analysis.condition import Condition
@@ -10,29 +12,24 @@ from benchmark.analysis.table import Row
 
 
 def remarks(entry: Entry, condition: Condition) -> list[str]:
-    """Footnotes of a row: failures, and an auxiliary tensor that was zero all the time."""
+    """Footnotes of a row: failures, and what its method remarked."""
     found = []
     failed = entry.runs[entry.runs["status"].isin(["failed", "damaged"])]
     if len(failed):
         reasons = [str(r) for r in failed["reason"].dropna().unique() if r]
         why = f": {shortened(reasons[0])}" if reasons else ""
         found.append(f"{len(failed)} of {len(entry.runs)} runs {'/'.join(sorted(set(failed['status'])))}{why}.")
-    zero, known = zero_tensor_runs(entry)
-    if zero:
-        share = "all" if zero == known else f"{zero} of"
-        found.append(
-            f"The auxiliary tensor A was zero for the whole run in {share} {known} runs: the low-rank term acted as "
-            "(η/2)·Σ‖G‖² on each domain alone, without coupling between domains."
-        )
+    done = len(entry.done)
+    for sentence, n in remarked(entry).items():
+        share = f"all {n}" if n == done else f"{n} of {done}"
+        words = shortened(sentence, 400)
+        found.append(f"{words[:1].upper()}{words[1:]} (in {share} runs).")
     return found
 
 
-def zero_tensor_runs(entry: Entry) -> tuple[int, int]:
-    """Runs whose diagnostics say that A was zero throughout, and runs that say anything about it."""
-    if entry.method != "tsvdnet":
-        return 0, 0
-    said = entry.done["a_zero"].dropna()
-    return int(said.sum()), len(said)
+def remarked(entry: Entry) -> Counter[str]:
+    """What the method said of the row's runs, each sentence with the number of runs that carry it."""
+    return Counter(str(sentence) for told in entry.done["remarks"].dropna() for sentence in json.loads(told))
 
 
 def shortened(text: str, limit: int = 160) -> str:

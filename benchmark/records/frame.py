@@ -34,10 +34,10 @@ COLUMNS = [
     "seed", "status", *ACCURACIES, *FINAL, "updates", "seconds",
     "images_per_s", "commit", "data_fingerprint", "sources", "title", "revision", "protocol", "tuned",
     "threads", "overrides", "passes", "cpu_seconds", "peak_memory_mb", "reason", "path", "generated",
-    "note", "dirty", "warnings", "eval_points", "weights", "target_share", "a_zero",
+    "note", "dirty", "warnings", "eval_points", "weights", "target_share", "remarks",
 ]  # fmt: skip
 WHOLE = ("seed", "updates", "protocol", "threads", "eval_points")
-YES_NO = ("dirty", "a_zero")
+YES_NO = ("dirty",)
 REAL = (*ACCURACIES, *FINAL, "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb", "target_share")
 TYPES = {
     **dict.fromkeys([*(c for c in COLUMNS if c != "path"), "stamp", "place"], "str"),
@@ -149,7 +149,6 @@ def _spec_row(spec: Mapping[str, Any], run_id: str) -> dict[str, Any]:
 def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a finished run."""
     cost, provenance, data = document["cost"], document["provenance"], document["data"]
-    zero = document.get("diagnostics", {}).get("a_zero_whole_run")
     row = _spec_row(document["spec"], document["run_id"])
     scored = {"running": document, **document.get("statistics", {})}
     for statistics in STATISTICS:
@@ -171,7 +170,8 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
         eval_points=cost.get("eval_points"),
         weights=document.get("weights"),
         target_share=data.get("target_share"),
-        a_zero=None if zero is None else bool(zero),
+        # earlier records have what their method remarked among their warnings
+        remarks=json.dumps(document.get("remarks", document.get("warnings")) or []),
     )
     return row
 

@@ -139,7 +139,8 @@ class Document(_Part):
     cost: Cost
     data: Data
     provenance: Provenance
-    warnings: list[Text] = []
+    warnings: list[Text] = []  # of the run itself
+    remarks: list[Text] = []  # of its method, for readers of a table
     hashes: Hashes
 
 

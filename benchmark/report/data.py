@@ -103,8 +103,8 @@ def _detail(directory: Path, reason: str, overrides: str, shared: Pool) -> dict[
     }
     for key in ("diagnostics", "probes", "pseudo", "selected"):
         found[key] = _plain(document.get(key) or {})
-    if document.get("warnings"):
-        found["warnings"] = shared.index(document["warnings"])
+    if told := [*(document.get("remarks") or []), *(document.get("warnings") or [])]:
+        found["warnings"] = shared.index(told)
     return found
 
 

@@ -285,7 +285,6 @@ class Run:
         """Everything a reader of the run should know."""
         last = self.curve[-1]
         images = self.total * self.settings.batch * (len(self.spec.sources) + 1)
-        self.warnings += self.method.remarks(last["diagnostics"])
         return {
             "run_id": self.spec.run_id,
             "spec": self.spec.to_json(),
@@ -320,6 +319,7 @@ class Run:
             },
             "provenance": {**provenance(str(self.device), self.spec.threads), "restarts": self.lease.restarts},
             "warnings": self.warnings,
+            "remarks": [str(remark) for remark in self.method.remarks(last["diagnostics"])],
         }
 
     def scored(self, statistics: str) -> dict[str, Any]:

@@ -234,7 +234,7 @@ def stranger(root: Path) -> None:
 
         def attack(d: dict[str, Any], text: str = text) -> None:
             d["title"] = text
-            d["warnings"] = [text]
+            d["warnings"] = d["remarks"] = [text]
             d["data"].update(note=text, generated=[text])
             d["provenance"].update(commit=text, hardware=text, versions={text: text})
             d["classes"] = [f"{text} {i}" for i in range(10)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -103,9 +104,28 @@ def test_single_best_has_a_label_free_choice_beside_it(frame: pd.DataFrame):
 
 def test_a_row_of_tsvdnet_says_when_its_auxiliary_tensor_was_zero(frame: pd.DataFrame):
     table = tables.comparison(frame, "digits")
-    noted = {row.cells[0].words for row in table.rows if any("auxiliary tensor A was zero" in n for n in row.notes)}
+    noted = {row.cells[0].words for row in table.rows if any("A was zero at every update" in n for n in row.notes)}
     assert noted == {"T-SVDNet", "T-SVDNet:code", "T-SVDNet:et"}  # the arm without +T has no such tensor
     assert any("in all 15 runs" in note for _, note in table.notes)
+
+
+def test_a_row_carries_what_its_method_remarked_with_the_number_of_runs(tmp_path: Path):
+    """Whatever the method: a sentence in the records becomes a footnote; those of protocol 1 stand among their warnings."""
+    for protocol in (1, 2):
+        root = tmp_path / str(protocol)
+        for target in ("mm", "mt"):
+            for seed in (0, 1):
+                zero = (target, seed) != ("mm", 0)
+                write_run(root, "tsvdnet", target=target, seed=seed, protocol=protocol, a_zero=zero)
+        frame = records.load(root)
+        assert sorted(frame["remarks"].map(json.loads).map(len)) == [0, 1, 1, 1]
+        (row,) = tables.comparison(frame, "digits").rows
+        assert row.notes[0] == (
+            "A was zero at every update: the low-rank term had no low-rank tensor (in 3 of 4 runs)."
+        )
+        frame["method"], frame["remarks"] = "dann", '["it was so"]'
+        (row,) = tables.comparison(frame, "digits").rows
+        assert row.notes[0] == "It was so (in all 4 runs)."
 
 
 def test_both_splits_are_two_labelled_rows_marked_apart(tmp_path: Path):

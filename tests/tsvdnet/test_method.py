@@ -278,10 +278,10 @@ def test_one_pseudo_label_is_enough_to_say_nothing_and_the_share_is_of_the_whole
 
 def test_the_record_of_a_run_keeps_what_its_method_remarks(tmp_path):
     silent = execute(tiny("tsvdnet", overrides={"tau": 1.0}), results=tmp_path)
-    assert [words.split(":")[0] for words in silent["warnings"]] == [
+    assert [words.split(":")[0] for words in silent["remarks"]] == [
         "A was zero at every update", "no target image was confident enough for a pseudo label at any update",
     ]  # fmt: skip
     acting = execute(tiny("tsvdnet", overrides={"tau": 0.0, "lam": 0.001}), results=tmp_path)
-    assert acting["warnings"] == []
+    assert acting["remarks"] == []
     assert acting["diagnostics"]["share_confident"] == 1
-    assert execute(tiny("source-only"), results=tmp_path)["warnings"] == []
+    assert execute(tiny("source-only"), results=tmp_path)["remarks"] == []
