@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmark import plan as planning
+from benchmark import records
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err, out, say_json
 from benchmark.cli.runs import LimitSteps, Seeds, Threads, Tier, pick_device, writable
 from benchmark.errors import UserError, unknown
@@ -82,7 +83,8 @@ def reproduce(
         code = max(code, session.exit_code(work.launch(workers=count, device=chosen, fail_fast=False)))
         if code == 130:
             break
-    shown = [_show(item, plans[item.name], folder, results, json=json) for item in items if code != 130]
+    frame = records.load(results)
+    shown = [_show(item, plans[item.name], frame, folder, results, json=json) for item in items if code != 130]
     code = max([code, *[int("problem" in document) for document in shown]])
     if json:
         say_json({"exit": code, "paper": paper, "items": shown, "results": str(results)})
@@ -144,11 +146,8 @@ def _sum(rows: list[dict[str, Any]]) -> str:
     return f"{count}, {todo} to do, {sum(row['hours'] for row in rows):.4g} {_unit(rows[0])} hours"
 
 
-def _show(item: Item, made: Plan, folder: Path, results: Path, *, json: bool) -> dict[str, Any]:
+def _show(item: Item, made: Plan, frame: Any, folder: Path, results: Path, *, json: bool) -> dict[str, Any]:
     """One item, from its own runs alone; what keeps it from being shown is said instead."""
-    from benchmark import records
-
-    frame = records.load(results)
     frame = frame[frame.run_id.isin([spec.run_id for spec in made.specs])]
     shown: dict[str, Any] = {"item": item.name, "done": int((frame.status == "done").sum()), "total": len(made.specs)}
     try:

@@ -131,7 +131,8 @@ def reproduction(
         block = ": ".join(filter(None, [row.block, row.row]))
         cells = [Cell(value=float(n.value), spread=float(n.spread)) for n in values.values()]
         lines.append(Row((words("printed"), *cells, words("–")), block))
-        for entry in [e for e in entries if _answers(e, row)]:
+        held = [e for name in (*row.answers, *row.also) for e in entries if e.name == name and _answers(e, row)]
+        for entry in held:
             ours = Ours(entry, condition)
             found = {column: ours.against(n) for column, n in values.items()}
             verdicts += [verdict for _, verdict in found.values()]
@@ -140,11 +141,11 @@ def reproduction(
             differences = [_difference(interval) for interval, _ in found.values()]
             lines.append(Row((words("ours − printed"), *differences, words("–")), block))
             lines.append(Row((words("verdict"), *[words(v) for _, v in found.values()], words("–")), block))
-        held = {e.name for e in entries if _answers(e, row)}
-        for name in [name for name in row.answers if name not in held] or ([] if row.answers else ["–"]):
-            note = (f"Nothing of ours answers {row.row}: {row.why_not}.",) if row.why_not else ()
-            gap = [words("not run" if row.answers else "–")] * len(values)
-            lines.append(Row((words(name), *gap, words("–")), block, notes=note))
+        for name in [name for name in row.answers if name not in {e.name for e in held}]:
+            lines.append(Row((words(name), *[words("not run")] * len(values), words("–")), block))
+        if not row.answers:
+            note = f"Nothing of ours answers {row.row}: {row.why_not}."
+            lines.append(Row((words("–"), *[words("–")] * len(values), words("–")), block, notes=(note,)))
     counts = ", ".join(f"{n} {verdict}" for verdict, n in pd.Series(verdicts).value_counts().items())
     caption = ["Below each printed row ours, the difference and its verdict.", f"Cells: {counts}." if counts else ""]
     conditions = [*condition.sentences(), *_beside()]
