@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from benchmark import artifacts, reported, stats
-from benchmark.files import read_json
 from benchmark.paper_claims import Claim
+from benchmark.study import read_json
 from benchmark.tables import scores as s
 from benchmark.tables.condition import Condition
 from benchmark.tables.family import family

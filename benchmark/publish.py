@@ -1,4 +1,4 @@
-"""A study: records copied to `results/<study>/` and everything that is rendered from them.
+"""A study: records packed into the few files of `results/<study>/`, and everything that is rendered from them.
 
 What is rendered is a pure function of the records, so `verify` can render it again and compare byte by byte.
 """
@@ -6,16 +6,18 @@ What is rendered is a pure function of the records, so `verify` can render it ag
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
-import shutil
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from benchmark import records
+from benchmark import study as archive
 from benchmark.errors import UserError
-from benchmark.files import replacing, write_bytes, write_text
+from benchmark.files import is_plain, write_bytes, write_text
 from benchmark.spec import load_suite
 from benchmark.tables import scores
 
@@ -23,27 +25,56 @@ QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
 
 
-def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> list[Path]:
-    """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced.
+def publish(results: Path, study: Path, *, artifacts: Sequence[str] = (), incomplete: str = "") -> list[Path]:
+    """Put every finished run of `results` beside those that `study` has already, and render it.
 
     `artifacts` names the rows whose arrays are copied too: `tsvdnet:code`, `tsvdnet@mm` (on one target), or `all`.
+    `incomplete` says what the study still lacks; every table and the report then say it first.
     """
+    if not is_plain(incomplete) or "\n" in incomplete or len(incomplete) > 1000:
+        raise UserError("--incomplete takes one plain sentence that says what is missing.")
     frame = records.load(results)
     done = frame[frame.status == "done"]
     if done.empty:
         raise UserError(
             f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
         )
-    kept = with_artifacts(done, artifacts)
-    for source in map(Path, done.path):
+    before = records.load(study)
+    paths = [*before.path[before.status == "done"], *done.path]
+    documents = pack(study, map(Path, paths), with_artifacts(done, artifacts))
+    archive.describe(study, documents, incomplete)  # before anything is rendered: tables say what is missing
+    written = render(study)
+    archive.describe(study, documents, incomplete)
+    return written
+
+
+def pack(study: Path, sources: Iterable[Path], with_arrays: Container[str] = ()) -> list[Mapping[str, Any]]:
+    """Make `study` of finished runs, wherever they lie, and give their records; of a run in two places the later stands."""
+    runs, documents = [], []
+    for place, source in sorted({source.parts[-3:]: source for source in sources}.items()):
         record = records.read(source)
         changed = record.changed_files() if record else ["record.json"]
-        if changed:
+        if record is None or changed:
             raise UserError(
-                f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {results}"
+                f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {source}"
             )
-        copy_run(source, study / source.relative_to(results), artifacts=str(source) in kept)
-    return render(study)
+        files = {name: archive.read_bytes(source / name) for name in KEPT}
+        if arrays := _arrays(record, study.joinpath(*place), str(source) in with_arrays):
+            files["artifacts.npz"] = arrays
+        runs.append((archive.columns(record.document, source), files))
+        documents.append(record.document)
+    archive.pack(study, runs)
+    return documents
+
+
+def _arrays(record: records.Record, there: Path, wanted: bool) -> bytes:
+    """artifacts.npz of a run when it is asked for, or when the study has it already; else nothing."""
+    try:
+        arrays = archive.read_bytes((record.path if wanted else there) / "artifacts.npz")
+    except FileNotFoundError:
+        return b""
+    sealed = record["hashes"].get("artifacts") in (None, hashlib.sha256(arrays).hexdigest())
+    return arrays if wanted or sealed else b""
 
 
 def with_artifacts(done: pd.DataFrame, wanted: Sequence[str]) -> set[str]:
@@ -87,17 +118,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
-    """One run's small files; record.json last, so that a copy that was cut off is no record."""
-    names = [*(["artifacts.npz"] if artifacts and (source / "artifacts.npz").exists() else []), *KEPT]
-    for name in names:
-        there = target / name
-        if there.exists() and there.read_bytes() == (source / name).read_bytes():
-            continue
-        with replacing(there) as temporary:
-            shutil.copyfile(source / name, temporary)
-
-
 def render(study: Path) -> list[Path]:
     """Write every table of a study, its pictures, its report, and the texts that quote them; returns the study's files."""
     from benchmark import report
@@ -131,20 +151,15 @@ def pictures(study: Path) -> dict[str, bytes]:
 
 
 def rendered(study: Path) -> dict[str, bytes]:
-    """{relative name: content} of all tables that the study's records allow, in every format."""
+    """{relative name: content} of all tables that the study's records allow: Markdown each, LaTeX in one file."""
     from benchmark import tables, verdict
 
     frame = records.load(study)
-    found: dict[str, bytes] = {}
-    verdicts = verdict.table(verdict.judge(frame))
-    for suffix, form in tables.FORMS.items():
-        found[f"tables/verdicts.{suffix}"] = form(verdicts).encode("utf-8")
+    made = {"verdicts": tables.marked(verdict.table(verdict.judge(frame)), frame)}
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
         for kind in tables.KINDS:
-            try:
-                table = tables.make(kind, group, load_suite(str(suite)))
-            except UserError:
-                continue  # this study has no records for this kind of table
-            for suffix, form in tables.FORMS.items():
-                found[f"tables/{suite}-{tier}-{kind}.{suffix}"] = form(table).encode("utf-8")
-    return found
+            with contextlib.suppress(UserError):  # this study has no records for this kind of table
+                made[f"{suite}-{tier}-{kind}"] = tables.make(kind, group, load_suite(str(suite)))
+    found = {f"tables/{name}.md": table.markdown().encode("utf-8") for name, table in made.items()}
+    latex = "\n".join(f"% {name}\n{table.latex()}" for name, table in made.items())
+    return {**found, "tables.tex": latex.encode("utf-8")}

@@ -20,12 +20,13 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark import schema
+from benchmark import schema, study
 from benchmark.claim import is_stale
 from benchmark.errors import UserError
-from benchmark.files import read_bytes, read_json, read_object, replacing, shown, write_json, write_text
+from benchmark.files import read_object, replacing, shown, write_json, write_text
 from benchmark.selection import RULES, STATISTICS, VALIDATORS, column_of
 from benchmark.spec import RunSpec, canonical_json
+from benchmark.study import read_bytes, read_json
 
 FORMAT = 1
 # accuracies by rule and the validators' scores at the last point: `last`, `final_unsup`, … with the statistics that the
@@ -78,7 +79,7 @@ class Record:
         changed = []
         for name, file in SEALED.items():
             wanted, found = self.document["hashes"].get(name), file_hash(self.path / file)
-            gone = name == "artifacts" and not os.path.lexists(self.path / file)
+            gone = name == "artifacts" and not study.exists(self.path / file)
             if wanted is not None and wanted != found and not gone:
                 changed.append(file)
         return changed
@@ -104,10 +105,10 @@ def read(directory: Path) -> Record | None:
     path = directory / "record.json"
     document = read_json(path)
     if document is None:
-        if os.path.lexists(path):
+        if study.exists(path):
             raise UserError(f"{path} is damaged. Type: python -m benchmark audit {directory}")
         return None
-    fault = check(document) or misplaced(document, directory)
+    fault = check(document) or misplaced(document, directory) or study.mislabelled(directory, document)
     if fault:
         raise UserError(f"{path} is not a record of this suite: {fault}.")
     return Record(directory, document)
@@ -195,11 +196,15 @@ def write_curve(directory: Path, rows: list[dict[str, Any]]) -> None:
 # -- everything as one table ---------------------------------------------------------------------------------------
 
 
-def run_directories(root: Path) -> Iterator[os.DirEntry[str]]:
-    """All run directories below a results folder, `<suite>/<tier>/<run_id>`, without following links."""
-    for suite in _folders(root):
-        for tier in _folders(suite.path):
-            yield from _folders(tier.path)
+def run_directories(root: Path) -> Iterator[os.DirEntry[str] | study.Place]:
+    """All runs of a results folder, `<suite>/<tier>/<run_id>`: its directories, without following links, and its study's."""
+    on_disk = (run for suite in _folders(root) for tier in _folders(suite.path) for run in _folders(tier.path))
+    if not study.is_study(root):
+        yield from on_disk
+        return
+    found: dict[str, os.DirEntry[str] | study.Place] = {place.path: place for place in study.places(root)}
+    found.update((entry.path, entry) for entry in on_disk)
+    yield from (found[path] for path in sorted(found))
 
 
 def _folders(path: str | Path) -> list[os.DirEntry[str]]:
@@ -218,8 +223,10 @@ def load(root: str | Path) -> pd.DataFrame:
     known = dict(zip(index["place"].tolist(), enumerate(index["stamp"].tolist()), strict=True))
     order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
     fresh: list[dict[str, Any]] = []
+    packed = study.stamp(root)
     for entry in run_directories(root):
-        place, stamp = entry.path[len(str(root)) + 1 :], _stamp(entry.path)
+        place = entry.path[len(str(root)) + 1 :]
+        stamp = packed if isinstance(entry, study.Place) else _stamp(entry.path)
         position, then = known.get(place, (0, ""))
         if stamp and stamp == then:
             order.append(position)
@@ -230,7 +237,10 @@ def load(root: str | Path) -> pd.DataFrame:
     if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
         _write_index(root, frame[frame["status"] == "done"])
     frame["path"] = str(root) + os.sep + frame["place"]
-    return _plain(frame)[COLUMNS]
+    frame = _plain(frame)[COLUMNS]
+    if words := study.missing(root):
+        frame.attrs["incomplete"] = words  # goes where the rows go: every table says it first
+    return frame
 
 
 def _typed(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -275,7 +285,7 @@ def _row(directory: Path) -> dict[str, Any] | None:
         return {**row, "status": "damaged", "reason": str(error)}
     if record is not None:
         return {**record_row(record.document), **final_scores(directory)}
-    if not os.path.lexists(directory / "spec.json"):
+    if not study.exists(directory / "spec.json"):
         return None
     if fault:
         return {**row, "status": "damaged", "reason": f"{directory / 'spec.json'} is no spec of this suite: {fault}."}

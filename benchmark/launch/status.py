@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark import study
 from benchmark.claim import is_stale, number, same_machine, server_time, whole_number
 from benchmark.files import read_object
 from benchmark.launch import queue as slurm
@@ -64,7 +65,9 @@ class _Look:
 
     def __init__(self, results: Path) -> None:
         self.results = results
-        self.directories = {entry.name: entry.path for entry in _run_directories(results)}  # no Path: there are many
+        self.packed = {place.name: place.path for place in study.places(results)}
+        on_disk = {entry.name: entry.path for entry in _run_directories(results)}  # no Path: there are many
+        self.directories = {**self.packed, **on_disk}
         self.submitted = latest(results)
         asked = bool(self.submitted) and slurm.available()
         self.queue = slurm.queue() if asked else None
@@ -90,7 +93,7 @@ class _Look:
         submission, job = self.submitted.get(run, (None, ""))
         spec = self._spec(run, folder, submission)
         beat = _document(folder, "heartbeat.json")
-        done = _holds(folder, "record.json")
+        done = run in self.packed or _holds(folder, "record.json")
         claim = {} if done else _document(folder, "claim.json")
         state, reason = ("done", "") if done else self._judge(folder, submission, job, claim, beat)
         task = (self.queue or {}).get(job)
@@ -117,6 +120,8 @@ class _Look:
         )
 
     def _spec(self, run: str, folder: str | None, submission: Submission | None) -> dict[str, Any]:
+        if run in self.packed:
+            return study.read_json(Path(self.packed[run], "spec.json")) or {}
         return _document(folder, "spec.json") or (submission.specs.get(run, {}) if submission else {})
 
     def _judge(

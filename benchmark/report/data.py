@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.files import read_json
 from benchmark.records import read_curve
+from benchmark.study import read_json
 from benchmark.tables.scores import shortened
 
 # Columns of a run in the page's table, in the order of its rows; the text ones are stored by index into `names`.

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from benchmark.errors import UserError
-from benchmark.files import read_json
 from benchmark.selection import normalise
 from benchmark.spec import Suite
+from benchmark.study import read_json
 from benchmark.tables import scores as s
 from benchmark.tables.condition import narrow
 from benchmark.tables.table import Cell, Column, Table, mark_best, words
