@@ -158,6 +158,8 @@ def test_publish_renders_and_verify_notices_a_stale_table(
     packed = {"records.parquet", "curves.parquet", "study.json"}
     assert {p.name for p in tmp_path.glob("study/*")} == packed | {"tables", "tables.tex", "figures", "report.html"}
     assert "current" in say(capsys, "verify", "--published", *studies)
+    again = json.loads(say(capsys, "verify", "random", "--results", str(tmp_path / "study"), "--json"))
+    assert {f["words"] for f in again} == {"the same bits"}
     table = tmp_path / "study" / "tables" / "digits-mini-comparison.md"
     table.write_text(table.read_text() + "edited by hand\n")
     assert "not what the records say" in say(capsys, "verify", "--published", *studies, code=1)

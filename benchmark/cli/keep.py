@@ -50,9 +50,8 @@ def verify(
         if run == "random":
             frame = records.load(results)
             done = frame[frame.status == "done"]
-            now = [revision == method_revision(m) for m, revision in zip(done.method, done.revision, strict=True)]
-            done = done[now]
-            done = done[[not verification.older(*made) for made in zip(done.suite, done.protocol, strict=True)]]
+            runs = zip(done.method, done.revision, done.suite, done.protocol, strict=True)
+            done = done[[r == method_revision(m) and not verification.older(s, p) for m, r, s, p in runs]]
             if done.empty:
                 raise UserError(f"There is no finished run in {results} of a method and a protocol as they are now.")
             run = str(done.sample(1).iloc[0].run_id)
