@@ -121,9 +121,14 @@ def read_bytes(path: Path | str, largest: int = LARGEST) -> bytes:
 def read_json(path: Path | str) -> Any | None:
     """The document, or None when the file is absent, torn, or nothing that this suite can have written."""
     try:
-        return _DECODER.decode(read_bytes(path).decode("utf-8"))
+        return parse_json(read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def parse_json(content: bytes) -> Any:
+    """The document; a ValueError or RecursionError when it is none, NaN and Infinity included."""
+    return _DECODER.decode(content.decode("utf-8"))
 
 
 def read_object(path: Path | str) -> dict[str, Any]:

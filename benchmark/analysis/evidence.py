@@ -20,10 +20,10 @@ from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition
 from benchmark.analysis.family import family
 from benchmark.analysis.notes import remarked
-from benchmark.files import read_json
 from benchmark.paper import printed as reported
 from benchmark.paper.claims import Claim
 from benchmark.records import artifacts
+from benchmark.records.study import read_json
 
 # held: the whole interval is on the claim's side of its bound. short: wholly below the bound, but not turned round.
 # opposite: wholly on the other side of zero. open: the interval holds the bound, or too few seeds.

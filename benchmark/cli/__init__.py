@@ -46,6 +46,7 @@ VERBS = {
     },
     "Hand over: what do others get?": {
         "publish": ("keep", "Finished runs to results/NAME, with every table."),
+        "unpack": ("keep", "A published study back as a tree, a folder a run."),
         "export": ("look", "All runs in one file for other tools; curves too."),
     },
 }

@@ -39,7 +39,7 @@ def verify(
 
     findings: list[verification.Finding] = []
     if published or not run:
-        for study in sorted(p for p in studies.glob("*") if p.is_dir() and any(p.glob("*/*/*/record.json"))):
+        for study in sorted(p for p in studies.glob("*") if p.is_dir() and any(records.run_directories(p))):
             findings += verification.published(study)
         findings += verification.texts(studies) if findings else []
         if not findings and not run:
@@ -50,11 +50,10 @@ def verify(
         if run == "random":
             frame = records.load(results)
             done = frame[frame.status == "done"]
-            done = done[
-                [revision == method_revision(m) for m, revision in zip(done.method, done.revision, strict=True)]
-            ]
+            runs = zip(done.method, done.revision, done.suite, done.protocol, strict=True)
+            done = done[[r == method_revision(m) and not verification.older(s, p) for m, r, s, p in runs]]
             if done.empty:
-                raise UserError(f"There is no finished run in {results} of a method as it is now.")
+                raise UserError(f"There is no finished run in {results} of a method and a protocol as they are now.")
             run = str(done.sample(1).iloc[0].run_id)
         directory, _ = find_run(results, run)
         if not json:
@@ -76,17 +75,41 @@ def publish(
         list[str] | None,
         typer.Option(help="Rows whose arrays (features, uncertainties) are kept for figures: NAME, NAME@TARGET, all."),
     ] = None,
+    incomplete: Annotated[
+        str, typer.Option(help="One sentence: what the study still lacks. Every table and the report say it first.")
+    ] = "",
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
-    """Copy the finished runs, and the trials of `tune`, to results/NAME; render every table, and the texts that quote one."""
+    """Pack the finished runs, and the trials of `tune`, into the few files of results/NAME; render every table.
+
+    The texts that quote a table are filled again too.
+    """
     from benchmark.report import publish as publishing
 
-    files = publishing.publish(results, studies / publishing.check_name(study), artifacts=comma_list(artifacts))
+    place = studies / publishing.check_name(study)
+    files = publishing.publish(results, place, artifacts=comma_list(artifacts), incomplete=incomplete)
     if json:
         say_json([str(f) for f in files])
     else:
         out.print(f"Published to {studies / study}: {len(files)} files rendered.", markup=False)
+    return 0
+
+
+@app.command(epilog="Example: `python -m benchmark unpack results/lite --out lite`")
+def unpack(
+    study: Annotated[Path, typer.Argument(help="Folder of a published study.")],
+    out_: Annotated[Path, typer.Option("--out", help="New folder for the tree.")],
+    json: Json = False,
+) -> int:
+    """Give a published study's runs back as a tree, a folder a run, byte for byte as they were."""
+    from benchmark.records import study as archive
+
+    count = archive.unpack(study, out_)
+    if json:
+        say_json({"runs": count, "out": str(out_)})
+    else:
+        out.print(f"{count} runs in {out_}. Check them: python -m benchmark audit {out_}", markup=False)
     return 0
 
 

@@ -110,7 +110,8 @@ def table(
     if kind == "averages":
         made = tables.averages()
     elif kind == "verdicts":
-        made = verdict.table(verdict.judge(records.load(results), tier=tier, selection=selection))
+        frame = records.load(results)
+        made = tables.marked(verdict.table(verdict.judge(frame, tier=tier, selection=selection)), frame)
     else:
         if kind not in tables.KINDS:
             raise unknown("kind of table", kind, [*tables.KINDS, "verdicts", "averages"])

@@ -14,6 +14,7 @@ from benchmark import records
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, out, say_json
 from benchmark.errors import UserError, unknown
 from benchmark.records.selection import RULES, STATISTICS, normalise
+from benchmark.records.study import read_json
 from benchmark.spec import RunSpec, load_suite
 
 # The options of a request, spelled once for `run` and `plan`.
@@ -232,8 +233,6 @@ def find_run(results: Path, run_id: str) -> tuple[Path, RunSpec]:
         raise UserError(
             f"{what} in {results} begins with {run_id!r}. Type: python -m benchmark status --results {results}"
         )
-    from benchmark.files import read_json
-
     document = read_json(found[0] / "spec.json")
     if not isinstance(document, dict):
         raise UserError(f"{found[0] / 'spec.json'} is missing or damaged. Type: python -m benchmark audit {results}")

@@ -137,7 +137,7 @@ class Session:
         frame = frame[frame.run_id.isin([s.run_id for s in self.plan.specs])]
         if not (frame.status == "done").any():
             return {}
-        table = tables.comparison(frame, self.plan.suite, **self.shown)
+        table = tables.make("comparison", frame, self.plan.suite, **self.shown)
         stem = f"{self.plan.suite.name}-{self.plan.tier}-comparison"
         files = tables.write(table, self.results / "tables", stem)
         places = {p.suffix.lstrip("."): str(p) for p in files}

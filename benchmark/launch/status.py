@@ -5,7 +5,6 @@ Here SLURM's words are put into those of the table of states: `sent` is the queu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from benchmark import records
 from benchmark.files import read_object
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
-from benchmark.records import Sent
+from benchmark.records import Sent, study
 from benchmark.records.lease import number, whole_number
 from benchmark.records.store import suite_folder
 
@@ -172,4 +171,4 @@ def _place(results: Path, run: str, spec: Mapping[str, Any]) -> Path:
 
 
 def _wordless(folder: Path) -> bool:
-    return not any(os.path.exists(folder / name) for name in ("record.json", "failure.json"))
+    return not any(study.exists(folder / name) for name in ("record.json", "failure.json"))

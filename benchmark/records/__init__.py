@@ -2,7 +2,7 @@
 
 `state` says what one run is (the table of states is in `benchmark.records.state`); `read`, `write`, `run_directory` and
 `read_curve` are for one run, too; `run_directories` is the walk. Beside them stand `schema`, `lease` (who is at a run),
-`selection` (which evaluation point counts), `artifacts`, `audit` and `export`.
+`selection` (which evaluation point counts), `artifacts`, `study` (a published one, in a few files), `audit` and `export`.
 """
 
 from __future__ import annotations

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.files import read_bytes, replacing
-from benchmark.records import schema
+from benchmark.files import replacing
+from benchmark.records import schema, study
 from benchmark.records.lease import server_time
 from benchmark.records.selection import RULES, STATISTICS, VALIDATORS, column_of
 from benchmark.records.state import Sent, State, StateName, state, text
 from benchmark.records.store import run_directories
+from benchmark.records.study import read_bytes
 from benchmark.spec import canonical_json
 
 if TYPE_CHECKING:  # half a second: who asks for the state of runs alone goes without, so the functions below fetch it
@@ -76,8 +77,10 @@ def load(root: str | Path, queue: Mapping[str, Sent] | None = None) -> pd.DataFr
     known = dict(zip(index["place"].tolist(), enumerate(index["stamp"].tolist()), strict=True))
     order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
     fresh: list[dict[str, Any]] = []
+    packed = study.stamp(root)
     for entry in run_directories(root):
-        place, stamp = entry.path[len(str(root)) + 1 :], _stamp(entry.path)
+        place = entry.path[len(str(root)) + 1 :]
+        stamp = packed if isinstance(entry, study.Place) else _stamp(entry.path)
         position, then = known.get(place, (0, ""))
         if stamp and stamp == then:
             order.append(position)
@@ -92,7 +95,10 @@ def load(root: str | Path, queue: Mapping[str, Sent] | None = None) -> pd.DataFr
     if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
         _write_index(root, frame[frame["status"] == "done"])
     frame["path"] = str(root) + os.sep + frame["place"]
-    return _plain(frame)[COLUMNS]
+    frame = _plain(frame)[COLUMNS]
+    if words := study.missing(root):
+        frame.attrs["incomplete"] = words  # goes where the rows go: every table says it first
+    return frame
 
 
 def _typed(rows: list[dict[str, Any]], above: pd.DataFrame | None = None) -> pd.DataFrame:

@@ -16,22 +16,23 @@ The first line that fits a run's folder `<suite>/<tier>/<run_id>` is its state:
 | absent | neither record.json nor spec.json: the next start begins it |
 
 The queue is plain data, `{run_id: Sent}`: who asks a scheduler (`benchmark.launch.status`) puts its words into these.
+A run that a study has packed (`benchmark.records.study`) has its files there: it is done, or damaged.
 Whether the files beside a sound record are those it was made from is the question of `benchmark.records.audit`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmark.files import read_json, read_object, shown
+from benchmark.files import read_object, shown
 from benchmark.records import schema
 from benchmark.records.lease import is_stale, number, same_machine
 from benchmark.records.store import Record, complaint, examine
+from benchmark.records.study import exists, read_json
 
 
 class StateName(StrEnum):
@@ -110,7 +111,7 @@ def state(directory: Path | str, queue: Mapping[str, Sent] | None = None, now: f
 
 def _spec(path: Path) -> tuple[dict[str, Any], str]:
     """(the spec, what is wrong with it in words); ({}, "") when there is none."""
-    if not os.path.lexists(path):
+    if not exists(path):
         return {}, ""
     content = read_json(path)
     fault = schema.spec_fault(content)

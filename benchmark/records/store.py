@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.errors import UserError
-from benchmark.files import read_bytes, read_json, write_json, write_text
-from benchmark.records import schema
+from benchmark.files import write_json, write_text
+from benchmark.records import schema, study
+from benchmark.records.study import read_bytes, read_json
 from benchmark.spec import RunSpec, canonical_json
 
 FORMAT = 1
@@ -52,7 +53,7 @@ class Record:
         changed = []
         for name, file in SEALED.items():
             wanted, found = self.document["hashes"].get(name), file_hash(self.path / file)
-            gone = name == "artifacts" and not os.path.lexists(self.path / file)
+            gone = name == "artifacts" and not study.exists(self.path / file)
             if wanted is not None and wanted != found and not gone:
                 changed.append(file)
         return changed
@@ -85,8 +86,8 @@ def examine(directory: Path) -> tuple[Any, str]:
     """(record.json as it was read, what is wrong with it in words); (None, "") when there is none."""
     document = read_json(directory / "record.json")
     if document is None:
-        return None, TORN if os.path.lexists(directory / "record.json") else ""
-    return document, check(document) or misplaced(document, directory)
+        return None, TORN if study.exists(directory / "record.json") else ""
+    return document, check(document) or misplaced(document, directory) or study.mislabelled(directory, document)
 
 
 def complaint(directory: Path, fault: str) -> str:
@@ -160,11 +161,16 @@ def write_curve(directory: Path, rows: list[dict[str, Any]]) -> None:
 # -- the folders of runs ---------------------------------------------------------------------------------------------
 
 
-def run_directories(root: Path) -> Iterator[os.DirEntry[str]]:
-    """All run directories below a results folder, `<suite>/<tier>/<run_id>`, without following links: the one walk."""
-    for suite in _folders(root):
-        for tier in _folders(suite.path):
-            yield from (run for run in _folders(tier.path) if _RUN_ID.fullmatch(run.name))
+def run_directories(root: Path) -> Iterator[os.DirEntry[str] | study.Place]:
+    """All runs of a results folder, `<suite>/<tier>/<run_id>`, the one walk: directories, no links, and what a study packed."""
+    folders = (run for suite in _folders(root) for tier in _folders(suite.path) for run in _folders(tier.path))
+    on_disk = (run for run in folders if _RUN_ID.fullmatch(run.name))
+    if not study.is_study(root):
+        yield from on_disk
+        return
+    found: dict[str, os.DirEntry[str] | study.Place] = {place.path: place for place in study.places(root)}
+    found.update((entry.path, entry) for entry in on_disk)
+    yield from (found[path] for path in sorted(found))
 
 
 def _folders(path: str | Path) -> list[os.DirEntry[str]]:

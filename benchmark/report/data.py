@@ -11,9 +11,9 @@ from typing import Any
 import pandas as pd
 
 from benchmark.analysis.notes import shortened
-from benchmark.files import read_json
 from benchmark.records import ACCURACIES, read_curve
 from benchmark.records.selection import STATISTICS, scores
+from benchmark.records.study import read_json
 
 # Columns of a run in the page's table, in the order of its rows; the text ones are stored by index into `names`.
 TEXT = (

@@ -50,6 +50,7 @@ def render(frame: pd.DataFrame, *, figures: bool = False, sheets: bool = False, 
     counts = frame["status"].value_counts().to_dict()
     return environment.get_template("page.html.j2").render(
         title=title,
+        incomplete=frame.attrs.get("incomplete", ""),
         total=len(frame),
         counts=[(status, int(counts[status])) for status in SHARES if status in counts],
         verdicts=verdicts,

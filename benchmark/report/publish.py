@@ -1,4 +1,4 @@
-"""A study: records copied to `results/<study>/` and everything that is rendered from them.
+"""A study: records packed into the few files of `results/<study>/`, and everything that is rendered from them.
 
 What is rendered is a pure function of the records, so `verify` can render it again and compare byte by byte.
 """
@@ -6,10 +6,11 @@ What is rendered is a pure function of the records, so `verify` can render it ag
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
-import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +19,8 @@ from benchmark.analysis import rows as scores
 from benchmark.analysis import verdict
 from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
-from benchmark.files import replacing, write_bytes, write_text
+from benchmark.files import is_plain, write_bytes, write_text
+from benchmark.records import study as archive
 from benchmark.report import page
 from benchmark.report.excerpt import excerpt
 from benchmark.spec import load_suite
@@ -29,37 +31,65 @@ KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbea
 TRIALS = (".tuning", "trials")  # where `tune` keeps its trials among results, and where a study has them
 
 
-def publish(results: Path, study: Path, *, artifacts: Sequence[str] = ()) -> list[Path]:
-    """Copy every finished run of `results` into `study` and render it. What is there already is checked, not replaced.
+def publish(results: Path, study: Path, *, artifacts: Sequence[str] = (), incomplete: str = "") -> list[Path]:
+    """Put every finished run of `results` beside those that `study` has already, and render it.
 
-    `artifacts` names the rows whose arrays are copied too: `tsvdnet:code`, `tsvdnet@mm` (on one target), or `all`. What
+    `artifacts` names the rows whose arrays are kept too: `tsvdnet:code`, `tsvdnet@mm` (on one target), or `all`. What
     `tune` left among the results goes with them: its trials to `trials/`, apart from what tables are made of, and its choices.
+    `incomplete` says what the study still lacks; every table and the report then say it first.
     """
-    frame = records.load(results)
-    done = frame[frame.status == "done"]
+    if not is_plain(incomplete) or "\n" in incomplete or len(incomplete) > 1000:
+        raise UserError("--incomplete takes one plain sentence that says what is missing.")
+    done = finished(results)
     if done.empty:
         raise UserError(
             f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
         )
-    kept = with_artifacts(done, artifacts)
-    copy_runs(done, results, study, kept)
-    trials = records.load(results / TRIALS[0])
-    copy_runs(trials[trials.status == "done"], results / TRIALS[0], study / TRIALS[1])
+    documents = pack(study, [*finished(study).path, *done.path], with_artifacts(done, artifacts))
+    trials, there = finished(results / TRIALS[0]), study / TRIALS[1]
+    if not trials.empty:
+        archive.describe(there, pack(there, [*finished(there).path, *trials.path]))
     for choice in sorted(results.glob("tuned-*.toml")):
         write_bytes(study / choice.name, choice.read_bytes())
-    return render(study)
+    archive.describe(study, documents, incomplete)  # before anything is rendered: tables say what is missing
+    written = render(study)
+    archive.describe(study, documents, incomplete)
+    return written
 
 
-def copy_runs(done: pd.DataFrame, results: Path, study: Path, kept: Collection[str] = ()) -> None:
-    """Finished runs of one folder into another, those of `kept` with their arrays; one that changed since is refused."""
-    for source in map(Path, done.path):
+def finished(root: Path) -> pd.DataFrame:
+    """The runs of a folder that are done; none when there is no such folder."""
+    frame = records.load(root)
+    return frame[frame.status == "done"]
+
+
+def pack(study: Path, sources: Iterable[Path | str], with_arrays: Container[str] = ()) -> list[Mapping[str, Any]]:
+    """Make `study` of finished runs, wherever they lie, and give their records; of a run in two places the later stands."""
+    runs, documents = [], []
+    for place, source in sorted({source.parts[-3:]: source for source in map(Path, sources)}.items()):
         record = records.read(source)
         changed = record.changed_files() if record else ["record.json"]
-        if changed:
+        if record is None or changed:
             raise UserError(
-                f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {results}"
+                f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {source}"
             )
-        copy_run(source, study / source.relative_to(results), artifacts=str(source) in kept)
+        files = {name: archive.read_bytes(source / name) for name in KEPT}
+        if arrays := _arrays(record, study.joinpath(*place), str(source) in with_arrays):
+            files["artifacts.npz"] = arrays
+        runs.append((archive.columns(record.document, source), files))
+        documents.append(record.document)
+    archive.pack(study, runs)
+    return documents
+
+
+def _arrays(record: records.Record, there: Path, wanted: bool) -> bytes:
+    """artifacts.npz of a run when it is asked for, or when the study has it already; else nothing."""
+    try:
+        arrays = archive.read_bytes((record.path if wanted else there) / "artifacts.npz")
+    except FileNotFoundError:
+        return b""
+    sealed = record["hashes"].get("artifacts") in (None, hashlib.sha256(arrays).hexdigest())
+    return arrays if wanted or sealed else b""
 
 
 def with_artifacts(done: pd.DataFrame, wanted: Sequence[str]) -> set[str]:
@@ -107,17 +137,6 @@ def check_name(name: str) -> str:
     return name
 
 
-def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
-    """One run's small files; record.json last, so that a copy that was cut off is no record."""
-    names = [*(["artifacts.npz"] if artifacts and (source / "artifacts.npz").exists() else []), *KEPT]
-    for name in names:
-        there = target / name
-        if there.exists() and there.read_bytes() == (source / name).read_bytes():
-            continue
-        with replacing(there) as temporary:
-            shutil.copyfile(source / name, temporary)
-
-
 def render(study: Path) -> list[Path]:
     """Write every table of a study, its pictures, its report, and the texts that quote them; returns the study's files."""
     written = [page.write(study, study / "report.html", figures=True, title=f"Study {study.name}")]
@@ -147,20 +166,15 @@ def pictures(study: Path) -> dict[str, bytes]:
 
 
 def rendered(study: Path) -> dict[str, bytes]:
-    """{relative name: content} of all tables that the study's records allow, in every format."""
+    """{relative name: content} of all tables that the study's records allow: Markdown each, LaTeX in one file."""
     frame = records.load(study)
-    found: dict[str, bytes] = {}
-    verdicts = verdict.table(verdict.judge(frame))
-    for suffix, form in tables.FORMS.items():
-        found[f"tables/verdicts.{suffix}"] = form(verdicts).encode("utf-8")
+    made = {"verdicts": tables.marked(verdict.table(verdict.judge(frame)), frame)}
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
         # a study of protocol 1 had no choice of statistics, and its captions name none
         once = {"statistics": "running"} if scored_once(group) else {}
         for kind in tables.KINDS:
-            try:
-                table = tables.make(kind, group, load_suite(str(suite)), **once)
-            except UserError:
-                continue  # this study has no records for this kind of table
-            for suffix, form in tables.FORMS.items():
-                found[f"tables/{suite}-{tier}-{kind}.{suffix}"] = form(table).encode("utf-8")
-    return found
+            with contextlib.suppress(UserError):  # this study has no records for this kind of table
+                made[f"{suite}-{tier}-{kind}"] = tables.make(kind, group, load_suite(str(suite)), **once)
+    found = {f"tables/{name}.md": tables.markdown(table).encode("utf-8") for name, table in made.items()}
+    latex = "\n".join(f"% {name}\n{tables.latex(table)}" for name, table in made.items())
+    return {**found, "tables.tex": latex.encode("utf-8")}

@@ -9,7 +9,9 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.report.publish import documents, quoted, rendered
+from benchmark.files import read_object
+from benchmark.records import study as archive
+from benchmark.report.publish import TRIALS, documents, quoted, rendered
 from benchmark.run import execute
 from benchmark.spec import RunSpec, load_suite
 from methods.contract import method_revision
@@ -49,7 +51,12 @@ def rerun(directory: Path, *, data_root: Path | None, device: str = "cpu", watch
 
 
 def check_revision(record: records.Record) -> None:
-    """Only the revision that made a record can make it again."""
+    """Only the protocol and the revision that made a record can make it again."""
+    if older(record["spec"]["suite"], record.document.get("protocol")):
+        raise UserError(
+            f"{record.run_id} was made under protocol {record['protocol']} of suite {record['spec']['suite']}, which has "
+            f"moved on since. Type: git checkout {record['provenance']['commit'][:12]}"
+        )
     now = method_revision(record["spec"]["method"])
     if record["revision"] != now:
         raise UserError(
@@ -59,12 +66,54 @@ def check_revision(record: records.Record) -> None:
 
 
 def published(study: Path) -> list[Finding]:
-    """Every table of the study rendered again from its records."""
-    if not any(study.glob("*/*/*/record.json")):
+    """The seal of every record of a study, and every table rendered again.
+
+    The suites have moved on since a study of an older protocol: it keeps the tables that it was published with.
+    """
+    runs, trials = ([Path(r.path) for r in records.run_directories(p)] for p in (study, study / TRIALS[1]))
+    if not runs:
         raise UserError(f"{study} holds no records. Publish a study with: python -m benchmark publish NAME")
-    older = older_protocol(study)
-    if older:
-        return [Finding(study.name, True, f"made under protocol {older}: its tables stay as they were published")]
+    found = [_sealed(run) for run in (*runs, *trials)]
+    broken = [f for f in found if isinstance(f, Finding)]
+    documents = [f.document for f in found if isinstance(f, records.Record)]
+    sealed = Finding(study.name, True, f"{len(documents)} records, each with the files and the hash it was sealed with")
+    made = {(document["spec"]["suite"], document.get("protocol")) for document in documents}
+    if made and all(older(*pair) for pair in made):
+        then = ", ".join(sorted({f"protocol {protocol}" for _, protocol in made}))
+        return [*broken, sealed, *_kept(study, f"as published under {then}; the suites have moved on since")]
+    return [*broken, sealed, *_current(study)]
+
+
+def _sealed(run: Path) -> records.Record | Finding:
+    """The record of a run, or what speaks against it."""
+    try:
+        record = records.read(run)
+    except UserError as error:
+        return Finding(str(run), False, str(error))
+    changed = record.changed_files() if record else ["record.json"]
+    if record is None or changed:
+        return Finding(str(run), False, f"{', '.join(changed)}: not what the record was sealed with")
+    return record
+
+
+def older(suite: str, protocol: int | None) -> bool:
+    """Whether a run is of an older protocol than its suite is now."""
+    try:
+        now = load_suite(suite).protocol
+    except UserError:  # a suite file of the user's own that is no longer there
+        return False
+    return int(protocol or 0) < now
+
+
+def _kept(study: Path, words: str) -> list[Finding]:
+    """The tables of a study as study.json has their hashes."""
+    then, now = read_object(study / "study.json").get("tables"), archive.tables(study)
+    names = sorted({*(then if isinstance(then, dict) else {}), *now})
+    same = {name: isinstance(then, dict) and then.get(name) == now.get(name) for name in names}
+    return [Finding(f"{study.name}/{name}", ok, words if ok else "not as published") for name, ok in same.items()]
+
+
+def _current(study: Path) -> list[Finding]:
     findings = []
     for name, content in rendered(study).items():
         path = study / name
@@ -72,18 +121,6 @@ def published(study: Path) -> list[Finding]:
         words = "current" if same else "missing" if not path.exists() else "not what the records say"
         findings.append(Finding(str(Path(study.name) / name), same, words))
     return findings
-
-
-def older_protocol(study: Path) -> int:
-    """The protocol of a study that was measured in an older way than the suites measure now; 0 for one of today's.
-
-    The suites' files have changed since, and with them what a caption says: rendered again, the tables would say it wrongly.
-    """
-    frame = records.load(study)
-    done = frame[frame.status == "done"]
-    pairs = {(str(suite), int(protocol)) for suite, protocol in zip(done.suite, done.protocol, strict=True)}
-    older = [protocol for suite, protocol in pairs if protocol < load_suite(suite).protocol]
-    return max(older) if len(older) == len(pairs) else 0
 
 
 def texts(studies: Path) -> list[Finding]:

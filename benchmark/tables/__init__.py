@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,13 @@ def make(kind: str, frame: pd.DataFrame, suite: str | Suite, **options: Any) -> 
         return averages()
     if kind not in KINDS:
         raise unknown("kind of table", kind, [*KINDS, "averages"])
-    return KINDS[kind](frame, suite, **options)
+    return marked(KINDS[kind](frame, suite, **options), frame)
+
+
+def marked(table: Table, frame: pd.DataFrame) -> Table:
+    """A table of a study that was published before it was whole says so first of all."""
+    missing = frame.attrs.get("incomplete")
+    return replace(table, title=f"Incomplete study: {missing.rstrip('.')}. {table.title}") if missing else table
 
 
 def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
@@ -67,5 +74,6 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 __all__ = [
     "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost",
     "csv_text", "document", "figure", "gains", "latex",
-    "make", "markdown", "per_class", "reported", "reproduction", "selection", "show", "statistics", "validators", "write",
+    "make", "markdown", "marked", "per_class", "reported", "reproduction", "selection", "show", "statistics", "validators",
+    "write",
 ]  # fmt: skip

@@ -12,8 +12,8 @@ from benchmark.analysis import rows as s
 from benchmark.analysis.condition import narrow
 from benchmark.analysis.table import Cell, Column, Table, mark_best, words
 from benchmark.errors import UserError
-from benchmark.files import read_json
 from benchmark.records.selection import normalise, scores
+from benchmark.records.study import read_json
 from benchmark.spec import Suite
 
 MANY = 12  # more classes than this do not fit a page: the lowest ones are shown

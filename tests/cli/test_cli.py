@@ -14,6 +14,7 @@ import pytest
 
 from benchmark import records
 from benchmark.__main__ import main
+from methods.contract import method_revision
 from tests.synthetic import write_run
 from tests.tiny import ARGUMENTS
 
@@ -135,7 +136,18 @@ def test_verify_says_which_commit_can_make_a_record_again(tmp_path: Path, capsys
     assert "was made by revision 0 of dan" in words
     assert "git checkout 0123456789ab" in words
     assert main(["verify", "random", *results]) == 2
-    assert "of a method as it is now" in " ".join(capsys.readouterr().err.split())
+    assert "of a method and a protocol as they are now" in " ".join(capsys.readouterr().err.split())
+
+
+def test_verify_leaves_a_run_of_an_older_protocol_to_the_commit_that_made_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = write_run(tmp_path, "source-only", revision=method_revision("source-only"), protocol=1).name
+    results = ["--results", str(tmp_path)]
+    assert main(["verify", run_id, *results]) == 2
+    assert "was made under protocol 1 of suite digits" in " ".join(capsys.readouterr().err.split())
+    assert main(["verify", "random", *results]) == 2
+    assert "of a method and a protocol as they are now" in " ".join(capsys.readouterr().err.split())
 
 
 def test_publish_renders_and_verify_notices_a_stale_table(
@@ -143,9 +155,11 @@ def test_publish_renders_and_verify_notices_a_stale_table(
 ) -> None:
     studies = ["--studies", str(tmp_path)]
     say(capsys, "publish", "study", "--results", str(finished), *studies)
-    names = {p.name for p in tmp_path.glob("study/digits/mini/*/*")}
-    assert names == {"spec.json", "curve.jsonl", "record.json"}
+    packed = {"records.parquet", "curves.parquet", "study.json"}
+    assert {p.name for p in tmp_path.glob("study/*")} == packed | {"tables", "tables.tex", "figures", "report.html"}
     assert "current" in say(capsys, "verify", "--published", *studies)
+    again = json.loads(say(capsys, "verify", "random", "--results", str(tmp_path / "study"), "--json"))
+    assert {f["words"] for f in again} == {"the same bits"}
     table = tmp_path / "study" / "tables" / "digits-mini-comparison.md"
     table.write_text(table.read_text() + "edited by hand\n")
     assert "not what the records say" in say(capsys, "verify", "--published", *studies, code=1)

@@ -17,7 +17,7 @@ from benchmark.errors import UserError
 from benchmark.plan import tune
 from benchmark.records.audit import audit
 from benchmark.records.selection import RULES, VALIDATORS
-from benchmark.report import publish
+from benchmark.report import publish, verify
 from methods.contract import BUILT_IN, Range, load_method
 from tests.synthetic import write_study
 from tests.tiny import ARGUMENTS, TINY
@@ -225,7 +225,9 @@ def test_trials_and_choices_are_published_with_the_study_and_no_table_is_made_of
     assert set(published.run_id) == set(records.load(tuned / ".tuning").run_id)
     file = "tuned-digits-mini-up.toml"
     assert (study / file).read_bytes() == (tuned / file).read_bytes()
+    assert not list(study.rglob("record.json")), "trials are packed, too"
     assert [f for f in audit(study / "trials").findings if f.level == "error"] == []
+    assert verify.published(study)[0].words.startswith(f"{2 + len(published)} records, each")
 
 
 def test_a_second_call_runs_nothing_and_writes_the_same_bytes(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:

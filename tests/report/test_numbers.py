@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.__main__ import main
+from benchmark.records import study
 from benchmark.report.publish import QUOTED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,16 +36,16 @@ def numbers(text: str) -> set[str]:
 
 
 def sources(block: str) -> list[Path]:
-    """The files below results/ that a paragraph names, in code or as a link."""
-    named = re.findall(r"results/[\w./-]+\w", block)
-    return [ROOT / name for name in named if (ROOT / name).is_file() and not name.endswith(".png")]
+    """The files below results/ that a paragraph names, in code or as a link; of a run too, which a study has packed."""
+    named = [ROOT / name for name in re.findall(r"results/[\w./-]+\w", block) if not name.endswith(".png")]
+    return [path for path in named if study.exists(path) and not path.is_dir()]
 
 
 def unfounded(text: str, known: set[str]) -> list[str]:
     """Numbers of the text that neither the files it names hold nor are known as no results."""
     missing = []
     for block in paragraphs(text):
-        held = set().union(*(numbers(p.read_text(encoding="utf-8")) for p in sources(block)))
+        held = set().union(*(numbers(study.read_bytes(p).decode("utf-8")) for p in sources(block)))
         prose = re.sub(r"`[^`]*`|\]\([^)]*\)", " ", block)
         missing += sorted(numbers(prose) - held - known)
     return missing
@@ -68,6 +69,12 @@ def test_the_cost_of_what_comes_next_is_what_plan_says(tmp_path: Path, capsys: p
     for command, answer in asked:
         assert main([*command.split(), "--results", str(tmp_path), "--data-root", str(tmp_path / "none")]) == 0
         assert answer in capsys.readouterr().out
+
+
+def test_a_curve_that_a_text_names_is_found_in_its_study():
+    text = (ROOT / "results" / "FINDINGS.md").read_text(encoding="utf-8")
+    curves = [path for block in paragraphs(text) for path in sources(block) if path.name == "curve.jsonl"]
+    assert len(curves) == len(re.findall(r"/curve\.jsonl", text)) > 0
 
 
 def test_a_number_that_was_never_published_is_found_out():

@@ -8,20 +8,21 @@ import pytest
 
 from benchmark import records
 from benchmark.errors import UserError
+from benchmark.records import artifacts
 from benchmark.report import publish, verify
 from tests.synthetic import write_study
 
 ROOT = Path(__file__).resolve().parents[2]
-STUDIES = sorted(p.parents[3] for p in ROOT.glob("results/*/*/*/*/record.json"))
+STUDIES = sorted(p.parent for p in ROOT.glob("results/*/records.parquet"))
 
 
-@pytest.mark.parametrize("study", sorted(set(STUDIES)), ids=lambda p: p.name)
-def test_every_published_table_is_current(study: Path):
+@pytest.mark.parametrize("study", STUDIES, ids=lambda p: p.name)
+def test_every_published_record_is_sealed_and_every_table_is_its_own(study: Path):
     assert [f for f in verify.published(study) if not f.same] == []
     assert (records.load(study)["status"] == "done").all()
 
 
-@pytest.mark.parametrize("study", sorted(set(STUDIES)), ids=lambda p: p.name)
+@pytest.mark.parametrize("study", STUDIES, ids=lambda p: p.name)
 def test_every_table_of_gains_has_its_picture(study: Path):
     tables = {p.stem for p in study.glob("tables/*-gains.md")}
     assert tables == {p.stem for p in study.glob("figures/*-gains.png")}
@@ -59,11 +60,9 @@ def test_arrays_are_kept_of_the_rows_that_are_named(tmp_path: Path):
 
     def kept(*names: str) -> list[str]:
         study = tmp_path / ("study" + "".join(names).replace("@", "-"))
-        for path in found.path:
-            publish.copy_run(
-                Path(path), study / Path(path).name, artifacts=path in publish.with_artifacts(found, names)
-            )
-        runs = found[[(study / Path(path).name / "artifacts.npz").exists() for path in found.path]]
+        publish.pack(study, map(Path, found.path), publish.with_artifacts(found, names))
+        packed = records.load(study)
+        runs = packed[[bool(artifacts.read(Path(path))) for path in packed.path]]
         return sorted(runs.method + "@" + runs.target)
 
     assert kept() == []

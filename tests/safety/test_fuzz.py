@@ -25,7 +25,8 @@ from benchmark.data import decoded, digits, lists
 from benchmark.errors import UserError
 from benchmark.files import write_bytes
 from benchmark.launch.cluster import load_profile
-from benchmark.records import Record, schema
+from benchmark.records import Record, schema, study
+from benchmark.report import publish
 from benchmark.run import checkpoint
 from benchmark.spec import load_suite
 from tests.safety import malformed as bad
@@ -33,7 +34,7 @@ from tests.safety.small import SUITE, Small
 
 EXAMPLES = {
     "suites": 300, "profiles": 250, "records": 400, "curves": 200, "checkpoints": 150, "npz": 200, "images": 200,
-    "lists": 200, "commands": 300,
+    "lists": 200, "commands": 300, "studies": 150,
 }  # fmt: skip
 HANG_SECONDS = 60
 
@@ -291,6 +292,34 @@ def test_malformed_curves(record: Record, tmp_path: Path) -> None:
 
 def _no_row(content: bytes) -> bool:
     return b"\n" not in content and b"\r" not in content and bool(content.strip())
+
+
+def test_malformed_studies(record: Record, tmp_path: Path) -> None:
+    publish.pack(tmp_path, [record.path], {str(record.path)})
+    whole = {file: (tmp_path / file).read_bytes() for file in study.PARTS}
+    run = tmp_path.joinpath(*record.path.parts[-3:])
+    contents = st.sampled_from(sorted(whole)).flatmap(
+        lambda file: st.tuples(
+            st.just(file),
+            st.one_of(bad.torn(whole[file], len(whole[file]) - 1), bad.flipped(whole[file]), st.binary()),
+        )
+    )
+
+    def refuse(damaged: tuple[str, bytes]) -> None:
+        file, content = damaged
+        (tmp_path / file).write_bytes(content)
+        study._read.cache_clear()  # the clock of a file system is too slow for this test
+        try:
+            seen = records.read(run)
+            changed = seen is None or seen.changed_files()
+        except UserError as error:
+            is_sentence(error)
+        else:  # a flipped bit that carries nothing, or one that leaves nothing of the run, or one that the seal finds
+            left = study.names(run)
+            assert changed or all(study.read_bytes(run / n) == (record.path / n).read_bytes() for n in left)
+        (tmp_path / file).write_bytes(whole[file])
+
+    fuzz("studies", contents, refuse)
 
 
 def test_malformed_checkpoints(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -23,7 +26,7 @@ from benchmark.__main__ import main
 from benchmark.data import digits
 from benchmark.data.get import archive
 from benchmark.errors import UserError
-from benchmark.records import artifacts
+from benchmark.records import artifacts, study
 from benchmark.records.audit import audit
 from benchmark.report import publish
 from benchmark.run.networks import conv3fc2, load_imagenet
@@ -140,6 +143,80 @@ def test_an_archive_that_leads_out_of_its_folder_is_refused_whole(tmp_path: Path
         archive.unpack(path, tmp_path / "inside" / "folder")
     assert not (tmp_path / "out.txt").exists()
     assert not (tmp_path / "inside" / "folder").exists()
+
+
+def forged(home: Path, change: Callable[[dict[str, Any]], dict[str, Any]], drop: str = "") -> Path:
+    """A study of one run whose row somebody has changed, or whose column is gone."""
+    publish.pack(home, [synthetic.write_run(home.parent / "runs")])
+    table = pq.read_table(home / "records.parquet")
+    rows = [change(row) for row in table.to_pylist()]
+    made = pa.Table.from_pylist([r for row in rows for r in row.pop("rows", [row])], schema=table.schema)
+    pq.write_table(made.drop_columns([drop]) if drop else made, home / "records.parquet")
+    return home
+
+
+STUDIES: list[tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = [
+    (lambda row: {**row, "suite": ".."}, "lies in no folder of a suite and a tier"),
+    (lambda row: {**row, "tier": "../../../../tmp"}, "lies in no folder of a suite and a tier"),
+    (lambda row: {**row, "suite": "/etc"}, "lies in no folder of a suite and a tier"),
+    (lambda row: {**row, "tier": None}, "lies in no folder of a suite and a tier"),
+    (lambda row: {**row, "run_id": "../../../../out"}, "is no run_id"),
+    (lambda row: {**row, "run_id": None}, "is no run_id"),
+    (lambda row: {**row, "run_id": "\x1b[2J" * 3}, "is no run_id"),
+    (lambda row: {**row, "record.json": None}, "is missing or too large"),
+    (lambda row: {"rows": [row, row]}, "holds run [0-9a-f]{16} twice"),
+]
+
+
+@pytest.mark.parametrize("change, words", STUDIES, ids=[words for _, words in STUDIES])
+def test_a_study_with_a_row_that_no_run_can_have_is_refused_whole(
+    tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], words: str
+) -> None:
+    home = forged(tmp_path / "study", change)
+    with pytest.raises(UserError, match=words):
+        study.unpack(home, tmp_path / "a" / "b" / "c" / "out")
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(UserError, match=words):
+        records.load(home)
+    code, said = quiet("audit", str(home))
+    assert code == 1
+    assert re.search(words, " ".join(said.split()))
+    assert "\x1b" not in said
+
+
+def test_a_study_without_a_column_or_with_another_type_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no column record\.json"):
+        records.load(forged(tmp_path / "less", dict, drop="record.json"))
+    table = pq.read_table(tmp_path / "less" / "records.parquet")
+    pq.write_table(table.append_column("record.json", pa.array(["text"])), tmp_path / "less" / "records.parquet")
+    with pytest.raises(UserError, match=r"column record\.json is not large_binary"):
+        records.load(tmp_path / "less")
+
+
+def test_a_study_that_claims_to_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dictionary holds one large value, and hundreds of rows of a few bits point at it."""
+    publish.pack(tmp_path, [synthetic.write_run(tmp_path / "runs")])
+    row = pq.read_table(tmp_path / "curves.parquet").to_pylist()[0]
+    large, count = {**row, "curve.jsonl": b"0" * 2**18}, 640
+    table = pa.Table.from_pylist(
+        [{**large, "run_id": f"{i:016x}"} for i in range(64)], schema=study._schema("curves.parquet")
+    )
+    table = pa.concat_tables([table] * (count // 64)).set_column(
+        0, "run_id", pa.array([f"{i:016x}" for i in range(count // 64 * 64)])
+    )
+    monkeypatch.setattr(study, "LARGEST", 2**24)
+    pq.write_table(table, tmp_path / "curves.parquet", use_dictionary=["curve.jsonl"], compression="zstd")
+    assert (tmp_path / "curves.parquet").stat().st_size < 2**20
+    with pytest.raises(UserError, match="unpacks to more than any study holds"):
+        study.stored(tmp_path, "curves.parquet")
+
+
+def test_a_pipe_in_place_of_a_study_is_not_waited_for(tmp_path: Path) -> None:
+    publish.pack(tmp_path / "study", [synthetic.write_run(tmp_path / "runs")])
+    (tmp_path / "study" / "curves.parquet").unlink()
+    os.mkfifo(tmp_path / "study" / "curves.parquet")
+    with no_hang(), pytest.raises(UserError, match="is not a plain file"):
+        study.stored(tmp_path / "study", "curves.parquet")
 
 
 def test_a_link_in_a_run_is_not_published(tmp_path: Path) -> None:
