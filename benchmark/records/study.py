@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from benchmark import files
 from benchmark.errors import UserError
+from benchmark.files import write_bytes
 
 PARTS = {  # the files of a run, by the file of the study that holds them
     "records.parquet": ("spec.json", "record.json"),
@@ -220,7 +221,7 @@ def pack(root: Path, runs: Iterable[tuple[Mapping[str, Any], Mapping[str, bytes]
         if not kept:
             (root / file).unlink(missing_ok=True)
         elif not _holds(root, file, kept):
-            files.write_bytes(root / file, _packed(file, kept))
+            write_bytes(root / file, _packed(file, kept))
 
 
 def _holds(root: Path, file: str, rows: list[dict[str, Any]]) -> bool:
@@ -304,5 +305,5 @@ def unpack(root: Path, out: Path) -> int:
     for run in runs:
         for name in sorted(names(run.path), key=lambda n: n == "record.json"):  # last, as a run writes it
             target = out / os.path.relpath(run.path, root) / name
-            files.write_bytes(target, read_bytes(Path(run.path) / name), durable=False)
+            write_bytes(target, read_bytes(Path(run.path) / name), durable=False)
     return len(runs)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import publish
 from benchmark.errors import UserError
+from benchmark.report import publish
 from benchmark.report.excerpt import excerpt
 
 WHOLE = """**A title.** A caption.
