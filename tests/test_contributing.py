@@ -1,4 +1,4 @@
-"""The example of CONTRIBUTING.md is a method that works, from a file outside the repository, with one option."""
+"""The example of docs/extending.md is a method that works, from a file outside the repository, with one option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_example_joins_the_comparison_with_one_option(tmp_path: Path) -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     file = tmp_path / "my_method.py"
     file.write_text(code, encoding="utf-8")

@@ -19,6 +19,7 @@ from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition
 from benchmark.analysis.family import family
+from benchmark.analysis.notes import zero_tensor_runs
 from benchmark.files import read_json
 from benchmark.paper import printed as reported
 from benchmark.paper.claims import Claim
@@ -172,7 +173,7 @@ def _finished(entry: s.Entry, target: str) -> list[tuple[int, Path]]:
 def active(evidence: Evidence, claim: Claim) -> Result:
     """The records' own diagnostics: was A ever different from zero?"""
     ours = evidence.row(claim["method"])
-    zero, known = s.zero_tensor_runs(ours) if ours is not None else (0, 0)
+    zero, known = zero_tensor_runs(ours) if ours is not None else (0, 0)
     if not known:
         return "unmeasured", "not measured: no run says whether A was zero"
     said = f"A was zero for the whole run in {zero} of {known} runs"

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmark.data.made.pictures import CLASSES
 from benchmark.errors import UserError, unknown
 from benchmark.files import replacing
 from benchmark.run.networks import NETWORKS
@@ -138,8 +139,6 @@ def audit(suite: str, preset: str = "", tier: str = "", changes: Mapping[str, An
 def number_of_classes(suite: Suite, settings: TierSettings) -> int:
     """The classes of the suite; the generated pictures of a mini tier have their own."""
     if settings.data == "embedded" and suite.reader != "digits":
-        from benchmark.data.made.pictures import CLASSES
-
         return len(CLASSES[suite.reader])
     return len(suite.classes)
 

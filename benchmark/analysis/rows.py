@@ -285,6 +285,26 @@ def rows_to_show(runs: pd.DataFrame, condition: Condition) -> list[Entry]:
     return [choose_source(e, condition, False)[0] if e.standard == "single-best" else e for e in plain]
 
 
+def multi_source(runs: pd.DataFrame) -> list[Entry]:
+    """The rows with the standard multi-source."""
+    return [e for e in entries(runs) if e.standard == "multi-source"]
+
+
+def by_name(found: list[Entry]) -> dict[str, Entry]:
+    """Rows by `method:preset`; refused when a name stands for two of them."""
+    named: dict[str, Entry] = {}
+    for entry in found:
+        twin = named.setdefault(entry.name, entry)
+        if twin is not entry and twin.revision != entry.revision:
+            raise UserError(
+                f"There are runs of {entry.name} of the revisions {twin.revision} and {entry.revision}, whose numbers are "
+                "not comparable. Add --latest to use the newest revision of each method"
+            )
+        if twin is not entry:
+            raise UserError(f"There are tuned and untuned runs of {entry.name}. Add --tuned or --untuned")
+    return named
+
+
 # -- the single best source -------------------------------------------------------------------------------------------
 
 
@@ -314,54 +334,3 @@ def candidates(entry: Entry, condition: Condition) -> str:
     wanted = len(condition.targets) - 1
     few = [f"{condition.label(str(t))}: {n}" for t, n in have.items() if n < wanted]
     return f"The single best is chosen among fewer than {wanted} sources for {', '.join(few)}." if few else ""
-
-
-# -- what a reader must know about a row ------------------------------------------------------------------------------
-
-
-def remarks(entry: Entry, condition: Condition) -> list[str]:
-    """Footnotes of a row: failures, and an auxiliary tensor that was zero all the time."""
-    found = []
-    failed = entry.runs[entry.runs["status"].isin(["failed", "damaged"])]
-    if len(failed):
-        reasons = [str(r) for r in failed["reason"].dropna().unique() if r]
-        why = f": {shortened(reasons[0])}" if reasons else ""
-        found.append(f"{len(failed)} of {len(entry.runs)} runs {'/'.join(sorted(set(failed['status'])))}{why}.")
-    zero, known = zero_tensor_runs(entry)
-    if zero:
-        share = "all" if zero == known else f"{zero} of"
-        found.append(
-            f"The auxiliary tensor A was zero for the whole run in {share} {known} runs: the low-rank term acted as "
-            "(η/2)·Σ‖G‖² on each domain alone, without coupling between domains."
-        )
-    return found
-
-
-def zero_tensor_runs(entry: Entry) -> tuple[int, int]:
-    """Runs whose diagnostics say that A was zero throughout, and runs that say anything about it."""
-    if entry.method != "tsvdnet":
-        return 0, 0
-    said = entry.done["a_zero"].dropna()
-    return int(said.sum()), len(said)
-
-
-def shortened(text: str, limit: int = 160) -> str:
-    """One line of at most `limit` characters."""
-    text = " ".join(text.split()).rstrip(".")
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def whole(rows: Sequence[Row]) -> list[str]:
-    """A sentence when rows lack their first number (an average over all targets), else nothing."""
-    broken = sum(1 for row in rows if not row.cells[1].measured)
-    return [f"INCOMPLETE: {broken} of {len(rows)} rows lack a target."] if broken else []
-
-
-def tuning_words(found: Sequence[Entry]) -> str:
-    """Tuned or default, for the caption."""
-    tuned = [e for e in found if e.tuned]
-    if not tuned:
-        return "Hyper-parameters: defaults, untuned."
-    if len(tuned) == len(found):
-        return "Hyper-parameters: tuned, the same number of trials for each method."
-    return "Hyper-parameters: some rows tuned, others default, as each row says; such rows are not a fair comparison."

@@ -1,4 +1,4 @@
-"""The table object: what every kind of table makes and every renderer reads.
+"""The table object: what every kind of table makes and every form (`benchmark.tables`) is written from.
 
 A cell is a number with its spread and number of seeds, or words that say why there is none. A table that is not whole
 says so in its caption; nothing here knows about records.
@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from typing import Literal
 
 NAN = float("nan")
 Mark = Literal["", "best", "second"]
@@ -84,8 +81,6 @@ class Table:
     suite: str = ""
     facts: dict[str, object] = field(default_factory=dict)  # tier, selection, …: for programs
 
-    # -- what it says ------------------------------------------------------------------------------------------
-
     @property
     def blocks(self) -> list[tuple[str, list[Row]]]:
         """Rows by block, both in order."""
@@ -115,44 +110,6 @@ class Table:
         for row in self.rows:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 yield row, column, cell
-
-    # -- as text -----------------------------------------------------------------------------------------------
-
-    def markdown(self) -> str:
-        """GitHub Markdown: caption, table, footnotes."""
-        from benchmark.tables.markdown import markdown
-
-        return markdown(self)
-
-    def latex(self) -> str:
-        """A `table*` for a two-column article; needs booktabs and siunitx (version 3)."""
-        from benchmark.tables.latex import latex
-
-        return latex(self)
-
-    def csv(self) -> str:
-        """Plain numbers for programs: value, standard deviation, n and remark in columns of their own."""
-        from benchmark.tables.plain import csv_text
-
-        return csv_text(self)
-
-    def html(self) -> str:
-        """A `<figure>` with one accessible table."""
-        from benchmark.tables.html import figure
-
-        return figure(self)
-
-    def text(self, console: Console) -> None:
-        """Print to a terminal."""
-        from benchmark.tables.plain import show
-
-        show(self, console)
-
-    def json(self) -> dict[str, object]:
-        """One JSON-able document."""
-        from benchmark.tables.plain import document
-
-        return document(self)
 
 
 def letter(index: int) -> str:

@@ -15,9 +15,10 @@ import pandas as pd
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.evidence import ARITHMETIC, MEASURED, Evidence, Finding
 from benchmark.analysis.rows import rows_to_show
+from benchmark.analysis.stats import Interval
 from benchmark.analysis.table import Column, Row, Table, words
 from benchmark.errors import UserError, unknown
-from benchmark.paper.claims import Claim, claims
+from benchmark.paper.claims import Claim, claims, margin
 
 TIERS = ("paper", "lite", "mini")
 DECIDED: dict[Finding, str] = {
@@ -158,3 +159,20 @@ def table(found: list[Verdict]) -> Table:
         *READING,
     )
     return Table("verdicts", "Claims of the paper and what the records say", columns, rows, caption)
+
+
+def cell_verdict(difference: Interval, tier: str, as_printed: bool = True) -> str:
+    """`reproduced`, `differs`, `undecided` or `not measured`, by the interval of ours − reported; tier paper only.
+
+    `as_printed` is False when settings were changed or the target's images were generated: no verdict then either.
+    """
+    if difference.n == 0:
+        return "not measured"
+    if tier != "paper" or not as_printed:
+        return "direction only"
+    bound = margin()
+    if not difference.enough:
+        return "undecided"
+    if -bound <= difference.low and difference.high <= bound:
+        return "reproduced"
+    return "differs" if difference.above(bound) or difference.below(-bound) else "undecided"

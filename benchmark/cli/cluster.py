@@ -6,19 +6,20 @@ import dataclasses
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from benchmark.cli import RESULTS, Json, Results, app, duration, out, say_json
 from benchmark.errors import UserError
 from benchmark.files import shown
-from benchmark.launch import queue
+from benchmark.launch import queue, slurm
+from benchmark.launch.cluster import Profile, load_profile
+from benchmark.launch.logs import failure_of, log_of
 from benchmark.launch.status import RunState, states
 from benchmark.launch.submissions import latest
-
-if TYPE_CHECKING:
-    from benchmark.launch.slurm import Launched
+from benchmark.plan import Plan
+from benchmark.spec import RunSpec
 
 Runs = Annotated[
     list[str] | None, typer.Argument(help="Run ids, or unambiguous beginnings of them.", metavar="[RUN]...")
@@ -101,10 +102,6 @@ def retry(
     json: Json = False,
 ) -> int:
     """Send runs to SLURM again: the failed, the interrupted, or those named. They go on from their checkpoints."""
-    from benchmark.launch import slurm
-    from benchmark.launch.cluster import Profile, load_profile
-    from benchmark.spec import RunSpec
-
     kinds = [kind for kind, asked in (("failed", failed), ("interrupted", interrupted)) if asked]
     if not (runs or kinds):
         raise UserError("Say which: retry --failed, retry --interrupted, or retry RUN.")
@@ -145,8 +142,6 @@ def logs(
     json: Json = False,
 ) -> int:
     """Show what a run printed on its node, and why it failed."""
-    from benchmark.launch.logs import failure_of, log_of
-
     state = pick(states(results), [run], "known")[0]
     file, text = log_of(results, state, whole_task=whole_task)
     failure = failure_of(state)
@@ -179,7 +174,19 @@ def pick(found: list[RunState], names: list[str] | None, what: str, *, none_is_f
     return chosen
 
 
-def say_launched(launched: Launched, results: Path, *, json: bool) -> None:
+def send(plan: Plan, *, results: Path, data_root: Path | None, cluster: Path | None, json: bool) -> int:
+    """`run --executor slurm`: send, say the job ids, return."""
+    if cluster is None:
+        raise UserError(
+            "--executor slurm needs a cluster profile, as in: --cluster slurm/one-gpu.toml (see slurm/README.md)"
+        )
+    profile, where = load_profile(cluster), f"the cluster profile {cluster}"
+    launched = slurm.submit(plan.specs, results=results, data_root=data_root, profile=profile, where=where)
+    say_launched(launched, results, json=json)
+    return 0
+
+
+def say_launched(launched: slurm.Launched, results: Path, *, json: bool) -> None:
     """Job ids and what was left alone."""
     alone = Counter(state.state for state in launched.left_alone.values())
     if json:

@@ -127,12 +127,12 @@ def table(
         stem = "-".join(filter(None, [made.suite, str(made.facts.get("tier", "")), kind]))
         paths = tables.write(made, out_, stem)
     if json:
-        say_json({**made.json(), "files": [str(p) for p in paths]})
+        say_json({**tables.document(made), "files": [str(p) for p in paths]})
     elif paths:
         for path in paths:
             out.print(str(path), markup=False)
     elif format == "text":
-        made.text(out)
+        tables.show(made, out)
     else:
         sys.stdout.write(tables.FORMS[forms[format]](made))
     return 0

@@ -140,9 +140,9 @@ def run(
     if dry_run:
         return work.list_runs()
     if executor == "slurm":
-        from benchmark.launch import slurm
+        from benchmark.cli import cluster as verbs
 
-        return slurm.submit_from_cli(plan, results=results, data_root=data_root, cluster=cluster, json=json)
+        return verbs.send(plan, results=results, data_root=data_root, cluster=cluster, json=json)
     workers = workers or default_workers(plan.suite.tier(plan.tier), threads, chosen)
     return work.run(workers=workers, device=chosen, fail_fast=not keep_going)
 

@@ -144,7 +144,7 @@ class Session:
         places["records"] = str(self.results / self.plan.suite.name / self.plan.tier)
         places["report"] = self._report()
         if not self.json:
-            table.text(out)
+            tables.show(table, out)
             names = {
                 "md": "Markdown",
                 "tex": "LaTeX",

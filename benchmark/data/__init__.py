@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
-from benchmark.data.cache import cache_root
 from benchmark.spec import Suite, fingerprint, reader
 
-__all__ = ["Dataset", "Domain", "ImageSet", "Preprocess", "cache_root", "fingerprint", "load"]
+if TYPE_CHECKING:  # torch comes with the reader
+    from benchmark.data.base import Dataset
+
+__all__ = ["fingerprint", "load"]
 
 
 def load(

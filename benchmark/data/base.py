@@ -16,6 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmark.spec.seeds import seed_of
+
+PART = {"train": 25_000, "test": 9_000}  # images of a domain, at most, in split "part"
+
 
 class Indexed(Protocol):
     """Pictures that are read when they are asked for: a length, and the rows of an index array."""
@@ -156,3 +160,11 @@ class Dataset:
     def generated(self) -> list[str]:
         """Ids of the domains that our own generator made in place of the real images."""
         return [d.id for d in self.domains.values() if d.generated]
+
+
+def chosen(n: int, split: str, part: str, domain: str) -> Tensor | None:
+    """Rows of split `part`: the first min(cap, n) of an order drawn from (domain, part). None: all rows as they are."""
+    if split == "all" or n <= PART[part]:
+        return None
+    generator = torch.Generator().manual_seed(seed_of("split", domain, part))
+    return torch.randperm(n, generator=generator)[: PART[part]]

@@ -26,6 +26,7 @@ from benchmark.data.base import Indexed
 from benchmark.data.cache import make_folder, replacing
 from benchmark.data.prepared import combine
 from benchmark.errors import UserError
+from benchmark.machine import cores
 
 RULE = "rgb, shorter side bilinear to the size, centre square"  # part of the cache's name: another rule, another file
 SPARE = 0.95  # share of the free disk that the cache may take
@@ -60,11 +61,6 @@ class Files:
         out = np.empty((len(wanted), 3, self.size, self.size), np.uint8)
         decode_into(out, wanted, self.workers)
         return out
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_image(file: Path, size: int) -> np.ndarray:

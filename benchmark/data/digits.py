@@ -21,18 +21,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
+from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess, chosen
 from benchmark.data.cache import digest
+from benchmark.data.made.typeset import syn_file
 from benchmark.data.prepared import check_words, combine, known_options, remembered, suite_folder
 from benchmark.errors import UserError
-from benchmark.spec.seeds import seed_of
 
 if TYPE_CHECKING:
     from benchmark.spec import Suite
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 SIDE = 32
-PART = {"train": 25_000, "test": 9_000}
 GENERATED = {"lite": (20_000, 5_000), "paper": (25_000, 9_000)}  # our syn*; the second is the size in Digits-Five
 RULES = "digits 1: bilinear to 32, part = seeded 25000/9000"  # part of the fingerprint: other rules, other data
 
@@ -78,8 +77,6 @@ def _files(suite: Suite, tier: str, data_root: Path | None, options: Mapping[str
             f"--suite digits --data-root {folder.parent} --from FOLDER."
         )
     if "syn" in found and not found["syn"][0].is_file():
-        from benchmark.data.made.typeset import syn_file
-
         found["syn"] = (syn_file(data_root, *GENERATED.get(tier, GENERATED["lite"])), True)
     return found
 
@@ -162,14 +159,6 @@ def _image_set(arrays: Mapping[str, np.ndarray], part: str, split: str, domain: 
     if rows is not None:
         x, y = x[rows.numpy()], y[rows]
     return ImageSet(to_rgb32(x), y)
-
-
-def chosen(n: int, split: str, part: str, domain: str) -> Tensor | None:
-    """Rows of split `part`: the first min(cap, n) of an order drawn from (domain, part). None: all rows as they are."""
-    if split == "all" or n <= PART[part]:
-        return None
-    generator = torch.Generator().manual_seed(seed_of("split", domain, part))
-    return torch.randperm(n, generator=generator)[: PART[part]]
 
 
 def to_rgb32(x: np.ndarray, chunk: int = 4096) -> Tensor:

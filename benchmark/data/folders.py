@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from benchmark.data.base import Dataset, Domain, ImageSet, Indexed, Preprocess
+from benchmark.data.base import Dataset, Domain, ImageSet, Indexed, Preprocess, chosen
 from benchmark.data.cache import cache_root
 from benchmark.data.decoded import Rows, decoded
-from benchmark.data.digits import chosen
+from benchmark.data.frozen import activations, weights_hash
 from benchmark.data.lists import PARTS, Item, list_files, read_list, scan
 from benchmark.data.prepared import check_words, choose, combine, known_options, suite_folder, tree_fingerprint
 from benchmark.errors import UserError
@@ -85,10 +85,8 @@ def load_tree(
     found = tree_of(suite, tree, split, names, options)
     mark, cache = _mark(found, settings, data_root), cache_root(data_root)
     if settings.network.name == FROZEN:
-        from benchmark.data.frozen import activations
-
         domains = {
-            d.info.id: _domain(d, activations(tree, d, settings.network.image_size, data_root), generated)
+            d.info.id: _domain(d, activations(tree, d.names, settings.network.image_size, data_root), generated)
             for d in found.domains
         }
         words = f"pacs-frozen: {note}, activations of a frozen EfficientNet-Lite0, {found.words}"
@@ -112,8 +110,6 @@ def _mark(found: Tree, settings: TierSettings, data_root: Path | None) -> str:
     mark = found.fingerprint(data_root)
     if settings.network.name != FROZEN:
         return mark
-    from benchmark.data.frozen import weights_hash
-
     return combine(mark, FROZEN, settings.network.image_size, weights_hash())
 
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw
 from PIL.ImageFont import FreeTypeFont
 
-from benchmark.data.base import Dataset, Domain, ImageSet
 from benchmark.data.cache import replacing
 from benchmark.data.made import fonts
 from benchmark.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from benchmark.data.base import Dataset, Domain, ImageSet
 
 GAP, MARGIN, HEAD, FOOT = 2, 24, 54, 56
 WIDTH = 1760  # about as wide as a screen: blocks are put into rows that fit
@@ -78,21 +82,21 @@ def _block(domain: Domain, classes: list[int], per_class: int, side: int) -> Ima
     words = f"{len(domain.train):,} train · {len(domain.test):,} test" + (" · generated" if domain.generated else "")
     draw.text((0, 26), words, fill=FAINT, font=_font(14))
     for row, label in enumerate(classes):
-        places = torch.nonzero(domain.train.labels == label).flatten()[:per_class]
+        places = (domain.train.labels == label).nonzero().flatten()[:per_class]
         for column, image in enumerate(_pictures(domain.train, places)):
             block.paste(_fitted(image, side), (column * step, HEAD + row * step))
     return block
 
 
-def _pictures(images: ImageSet, places: torch.Tensor) -> list[Image.Image]:
+def _pictures(images: ImageSet, places: Tensor) -> list[Image.Image]:
     if not len(places):
         return []
-    raw = images.take(places)
-    if raw.dtype != torch.uint8 or raw.dim() != 4 or raw.shape[1] not in (1, 3):
+    raw = images.take(places).numpy()
+    if raw.dtype != np.uint8 or raw.ndim != 4 or raw.shape[1] not in (1, 3):
         raise UserError(
             "These are activations of a frozen network, not pictures: a sheet can be made of the tier mini."
         )
-    pixels = raw.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).numpy()
+    pixels = np.broadcast_to(raw, (len(raw), 3, *raw.shape[2:])).transpose(0, 2, 3, 1)
     return [Image.fromarray(np.ascontiguousarray(image)) for image in pixels]
 
 
@@ -106,7 +110,7 @@ def _fitted(image: Image.Image, side: int) -> Image.Image:
 
 def _side(images: ImageSet) -> int:
     """64 for digits of 32 pixels, the pictures' own size when they are larger, never above 96."""
-    width = int(images.take(torch.tensor([0])).shape[-1])
+    width = int(images.take(images.labels.new_tensor([0])).shape[-1])
     return min(96, width if width >= 48 else width * -(-48 // width))
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.gains import gains as table_of
 from benchmark.analysis.table import Cell
 from benchmark.figures.style import Drawing, colour, new
 from benchmark.spec import Suite
-from benchmark.tables.gains import gains as table_of
 
 
 def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Drawing:

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 
 from benchmark.analysis.condition import Condition, narrow
-from benchmark.analysis.rows import Entry
+from benchmark.analysis.rows import Entry, by_name, multi_source
 from benchmark.errors import UserError, unknown
 from benchmark.records import read_curve
 from benchmark.records.artifacts import read as read_artifacts
 from benchmark.records.selection import scores
 from benchmark.spec import Suite
-from benchmark.tables.ablation import by_name, multi_source
 
 WITHOUT_T = ("tsvdnet:e", "source-only:bn", "source-only")
 WITH_T = ("tsvdnet", "tsvdnet:et")

@@ -95,7 +95,7 @@ def load_profile(path: str | Path) -> Profile:
     file = Path(path)
     if not file.is_file():
         near = sorted(str(p) for p in (file.parent if file.parent.is_dir() else Path("slurm")).glob("*.toml"))
-        hint = f" Profiles there: {', '.join(near)}." if near else " See slurm/README.md for one to start from."
+        hint = f" Profiles there: {', '.join(near)}." if near else " See docs/cluster.md for one to start from."
         raise UserError(f"The cluster profile {file} does not exist.{hint}")
     document = read_toml(file, "The cluster profile")
     profile = _validate(Profile, document, f"the cluster profile {file}")

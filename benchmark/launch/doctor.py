@@ -13,7 +13,7 @@ import psutil
 
 from benchmark.errors import UserError
 from benchmark.run.provenance import commit, cpu_name, versions
-from benchmark.spec import load_suite, suite_names
+from benchmark.spec import fingerprint, load_suite, suite_names
 
 
 def examine(data_root: Path | None) -> list[dict[str, Any]]:
@@ -78,8 +78,6 @@ def _package(what: str, name: str, next: str) -> dict[str, Any]:
 
 def _data(name: str, data_root: Path | None) -> list[dict[str, Any]]:
     """Whether each tier's data can be opened."""
-    from benchmark import data
-
     suite = load_suite(name)
     found = []
     for tier, settings in suite.tiers.items():
@@ -88,8 +86,8 @@ def _data(name: str, data_root: Path | None) -> list[dict[str, Any]]:
             found.append(_finding(what, True, "made offline when it is first wanted"))
             continue
         try:
-            fingerprint = data.fingerprint(suite, tier.value, suite.default_split, data_root, settings.options)
-            found.append(_finding(what, True, f"fingerprint {fingerprint[:12]}"))
+            mark = fingerprint(suite, tier.value, suite.default_split, data_root, settings.options)
+            found.append(_finding(what, True, f"fingerprint {mark[:12]}"))
         except UserError as error:
             found.append(_finding(what, False, str(error), f"python -m benchmark data list --suite {name}"))
     return found

@@ -20,10 +20,13 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from benchmark import records
+from benchmark import records, run
+from benchmark.errors import Interrupted
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
+from benchmark.machine import cores
 from benchmark.records import StateName
+from benchmark.records.lease import LeaseLost, RunHeld
 from benchmark.run.failure import reason_of, write_failure
 from benchmark.run.speed import needs_compiler
 from benchmark.spec import RunSpec, TierSettings, resolve
@@ -64,8 +67,6 @@ class _Worker:
 
 def default_workers(settings: TierSettings, threads: int, device: str) -> int:
     """Runs at the same time: the cores divided by the threads of a run; on a GPU a few small ones, or one that fills it."""
-    from benchmark.data.decoded import cores
-
     fit = max(1, cores() // threads)
     if device.startswith("cuda"):
         return min(fit, SHARED if settings.network.image_size <= SMALL else 1)
@@ -245,9 +246,6 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    from benchmark.errors import Interrupted
-    from benchmark.records.lease import LeaseLost, RunHeld
-    from benchmark.run import execute
 
     def beat(content: dict[str, Any]) -> None:
         try:
@@ -264,7 +262,7 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
             return
         try:
             spec = RunSpec.from_json(document)
-            execute(
+            run.execute(
                 spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat
             )
             answer = ("done", "")

@@ -8,19 +8,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import read_json
 from benchmark.launch import queue
-from benchmark.launch.cluster import Profile, Resources, load_profile
+from benchmark.launch.cluster import Profile, Resources
 from benchmark.launch.status import RunState, states
 from benchmark.launch.submissions import Submission, launching, new_folder
 from benchmark.launch.worker import Entry, Pack, code_fingerprint
-
-if TYPE_CHECKING:
-    from benchmark.plan import Plan
-    from benchmark.spec import RunSpec
+from benchmark.plan import estimate
+from benchmark.spec import RunSpec
 
 START_SECONDS = 180  # interpreter, imports and data of a task, before its first step
 SHORTEST_MINUTES = 15  # nothing is won by asking for less
@@ -94,9 +93,6 @@ def submit(
 
 def _seconds(specs: list[RunSpec], results: Path, profile: Profile) -> dict[str, float]:
     """Expected seconds of each run; a run nobody has timed fills a task."""
-    from benchmark import records
-    from benchmark.plan import estimate
-
     expected = {}
     for spec, (seconds, _) in zip(specs, estimate(specs, records.load(results)), strict=True):
         expected[spec.run_id] = seconds or profile.resources(spec.tier).time * 60 / profile.margin
@@ -213,24 +209,3 @@ def _pack(runs: list[str], profile: Profile, resources: Resources, results: Path
         max_requeues=profile.max_requeues,
         gpu=resources.gpus > 0 and resources.device == "auto",
     )
-
-
-def submit_from_cli(
-    plan: Plan, *, results: Path, data_root: Path | None, cluster: Path | None, json: bool = False
-) -> int:
-    """`run --executor slurm`: send, say the job ids, return."""
-    from benchmark.cli import cluster as verbs
-
-    if cluster is None:
-        raise UserError(
-            "--executor slurm needs a cluster profile, as in: --cluster slurm/one-gpu.toml (see slurm/README.md)"
-        )
-    launched = submit(
-        plan.specs,
-        results=results,
-        data_root=data_root,
-        profile=load_profile(cluster),
-        where=f"the cluster profile {cluster}",
-    )
-    verbs.say_launched(launched, results, json=json)
-    return 0

@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import benchmark
-from benchmark import records
+from benchmark import records, run
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.files import read_object, write_json
 from benchmark.launch import queue
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld, restart_count, scheduler_job, whole_number
 from benchmark.run.failure import reason_of, write_failure
+from benchmark.spec import RunSpec
 
 DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
 EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED, 6: LOST}
@@ -80,7 +81,7 @@ class Pack:
         _clear_leftovers()
         if not self.allow_changed_code and self._refuse_changed_code():
             return dict.fromkeys((entry.run_id for entry in self.runs), FAILED)
-        import benchmark.run.start  # noqa: F401  once, for all the processes below
+        _ = run.execute  # brings torch: once, for all the processes below
 
         limit = _memory_limit_mb()
         outcome: dict[str, str] = {}
@@ -150,8 +151,6 @@ class Pack:
         return outcome
 
     def _child(self, entry: Entry, stop: Stop) -> str:
-        from benchmark.run import execute
-        from benchmark.spec import RunSpec
 
         before = _attempts(Path(self.results) / entry.directory)
         try:
@@ -159,7 +158,9 @@ class Pack:
             if spec.run_id != entry.run_id and not self.allow_changed_code:
                 raise RunFailed("a file this run is made of (method, suite) changed after the submission")
             started = time.monotonic()
-            execute(spec, results=self.results, data_root=self.data_root, device=_device(self.gpu), should_stop=stop)
+            run.execute(
+                spec, results=self.results, data_root=self.data_root, device=_device(self.gpu), should_stop=stop
+            )
             _say(f"{MARK} {entry.run_id} took {time.monotonic() - started:.2f} s by itself")
             return DONE
         except Interrupted:

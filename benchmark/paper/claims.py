@@ -1,4 +1,4 @@
-"""The claims file, and when a single cell counts as reproduced."""
+"""What the paper says: the claims file, and the margin within which a cell counts as reproduced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmark.analysis.stats import Interval
 from benchmark.errors import UserError
 
 FILE = Path(__file__).with_name("claims.toml")
@@ -59,20 +58,3 @@ def claims(file: Path = FILE) -> list[Claim]:
 def margin(file: Path = FILE) -> float:
     """Points within which a cell counts as reproduced."""
     return float(_document(file)["margin"])
-
-
-def cell_verdict(difference: Interval, tier: str, as_printed: bool = True) -> str:
-    """`reproduced`, `differs`, `undecided` or `not measured`, by the interval of ours − reported; tier paper only.
-
-    `as_printed` is False when settings were changed or the target's images were generated: no verdict then either.
-    """
-    if difference.n == 0:
-        return "not measured"
-    if tier != "paper" or not as_printed:
-        return "direction only"
-    bound = margin()
-    if not difference.enough:
-        return "undecided"
-    if -bound <= difference.low and difference.high <= bound:
-        return "reproduced"
-    return "differs" if difference.above(bound) or difference.below(-bound) else "undecided"

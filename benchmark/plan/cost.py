@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from benchmark import records
 from benchmark.records import Sent
 from benchmark.spec import RunSpec, resolve
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def estimate(specs: Sequence[RunSpec], frame: pd.DataFrame) -> list[tuple[float, str]]:

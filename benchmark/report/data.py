@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmark.analysis.rows import shortened
+from benchmark.analysis.notes import shortened
 from benchmark.files import read_json
 from benchmark.records import ACCURACIES, read_curve
 from benchmark.records.selection import STATISTICS, scores

@@ -13,15 +13,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmark import records
+from benchmark import figures, records, tables
 from benchmark.analysis import rows as scores
+from benchmark.analysis import verdict
 from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import replacing, write_bytes, write_text
+from benchmark.report import page
+from benchmark.report.excerpt import excerpt
 from benchmark.spec import load_suite
 
-QUOTED = re.compile(r"(<!-- from (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no claim
+# <!-- from FILE --> … <!-- end -->, or a part: <!-- from FILE rows Block/Method; … columns Avg; … --> … <!-- end -->
+QUOTED = re.compile(r"(<!-- from (\S+)(?:\s+rows\s+(.*?)\s+columns\s+(.*?))?\s+-->\n).*?(<!-- end -->)", re.DOTALL)
+KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no lease
 TRIALS = (".tuning", "trials")  # where `tune` keeps its trials among results, and where a study has them
 
 
@@ -87,7 +91,11 @@ def quoted(text: str, root: Path) -> str:
         path = root / block[2]
         if not path.is_file():
             raise UserError(f"A text quotes {block[2]}, which is not there. Publish that study, or take the quote out")
-        return f"{block[1]}{path.read_text(encoding='utf-8').strip()}\n{block[3]}"
+        held = path.read_text(encoding="utf-8").strip()
+        if block[3]:
+            rows, columns = ([" ".join(name.split()) for name in names.split(";")] for names in (block[3], block[4]))
+            held = f"\n{excerpt(held, rows, columns)}\n"  # blank lines: beside a comment it would be no table
+        return f"{block[1]}{held}\n{block[5]}"
 
     return QUOTED.sub(fill, text)
 
@@ -112,9 +120,7 @@ def copy_run(source: Path, target: Path, *, artifacts: bool) -> None:
 
 def render(study: Path) -> list[Path]:
     """Write every table of a study, its pictures, its report, and the texts that quote them; returns the study's files."""
-    from benchmark import report
-
-    written = [report.write(study, study / "report.html", figures=True, title=f"Study {study.name}")]
+    written = [page.write(study, study / "report.html", figures=True, title=f"Study {study.name}")]
     for name, content in {**rendered(study), **pictures(study)}.items():
         write_bytes(study / name, content)
         written.append(study / name)
@@ -130,8 +136,6 @@ def pictures(study: Path) -> dict[str, bytes]:
 
     Not compared byte by byte: another matplotlib draws other bytes.
     """
-    from benchmark import figures
-
     frame = records.load(study)
     found = {}
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
@@ -144,9 +148,6 @@ def pictures(study: Path) -> dict[str, bytes]:
 
 def rendered(study: Path) -> dict[str, bytes]:
     """{relative name: content} of all tables that the study's records allow, in every format."""
-    from benchmark import tables
-    from benchmark.analysis import verdict
-
     frame = records.load(study)
     found: dict[str, bytes] = {}
     verdicts = verdict.table(verdict.judge(frame))

@@ -11,9 +11,10 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from benchmark import data, tables
 from benchmark import figures as drawing
-from benchmark import tables
 from benchmark.analysis.verdict import TIERS
+from benchmark.data.sheet import sheet
 from benchmark.errors import UserError
 from benchmark.report.charts import SHARES, averages
 from benchmark.spec import load_suite
@@ -135,12 +136,9 @@ def _sheet(section: Section, runs: pd.DataFrame) -> None:
     """A contact sheet of the domains that this suite generated; pictures of real data are never shown."""
     if not runs["generated"].fillna("").ne("").any():
         return
-    from benchmark.data import load
-    from benchmark.data.sheet import sheet
-
     suite = load_suite(section.suite)
     try:
-        dataset = load(suite, section.tier, str(runs["split"].iloc[0]), None)
+        dataset = data.load(suite, section.tier, str(runs["split"].iloc[0]), None)
         with tempfile.TemporaryDirectory() as folder:
             path = sheet(dataset, Path(folder) / "sheet.png", per_class=6, generated_only=True)
             source = _data_uri(path.read_bytes())

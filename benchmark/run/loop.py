@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmark import data, records
+from benchmark import records
+from benchmark.data.base import Dataset
 from benchmark.data.batches import Stream, hold_out
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.faults import fault
@@ -58,7 +59,7 @@ class Run:
     def __init__(
         self,
         resolved: Resolved,
-        dataset: data.Dataset,
+        dataset: Dataset,
         directory: Path,
         lease: Lease,
         *,

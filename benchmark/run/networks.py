@@ -17,6 +17,7 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
+from benchmark.data import frozen
 from benchmark.errors import UserError
 from benchmark.spec.seeds import seed_of
 
@@ -148,11 +149,42 @@ def resnet101(width: float = 1.0) -> Extractor:
     return Extractor(trunk, nn.Identity(), 2048, 2048)
 
 
-def effnet_lite0_tail(width: float = 1.0) -> Extractor:
-    """The trainable end of an ImageNet-pretrained EfficientNet-Lite0 whose frozen trunk is part of the data."""
-    from benchmark.data.frozen import effnet_lite0_tail as build
+class Tail(Extractor):
+    """Blocks 14 and 15, head convolution, average pool: activations (N, 192, h, w) → features (N, 1280)."""
 
-    return build(width)
+    def __init__(self, network: nn.Module) -> None:
+        layers: list[nn.Module] = [
+            *frozen.parts(network, "_blocks")[frozen.CUT :],
+            *frozen.parts(network, "_conv_head", "_bn1", "_swish"),
+        ]
+        trunk = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        per_domain_norms(trunk)
+        super().__init__(trunk, nn.Identity(), 1280, 1280)
+
+    def restore_pretrained(self) -> None:
+        """ImageNet's weights back in place, after the harness drew random ones for every layer."""
+        fresh = Tail(frozen.pretrained())
+        self.load_state_dict(fresh.state_dict())
+
+
+def per_domain_norms(module: nn.Module) -> None:
+    """Put the suite's batch normalisation (statistics per domain) in the place of torch's, weights and ε kept.
+
+    The momentum becomes 0.1, as in every network of the suites, so that running statistics mean the same everywhere.
+    """
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.BatchNorm2d:
+                norm = BatchNorm2d(child.num_features, eps=child.eps, device=child.weight.device)
+                norm.load_state_dict(child.state_dict())
+                setattr(parent, name, norm)
+
+
+def effnet_lite0_tail(width: float = 1.0) -> Extractor:
+    """The trainable end of EfficientNet-Lite0. There is no narrow version: ImageNet's weights have one width."""
+    if width != 1.0:
+        raise UserError("effnet-lite0-tail has no narrow version: its ImageNet weights have width 1.")
+    return Tail(frozen.empty())
 
 
 NETWORKS: dict[str, Callable[[float], Extractor]] = {

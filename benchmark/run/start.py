@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from benchmark import data, records
+from benchmark.data.base import Dataset
 from benchmark.errors import RunFailed
 from benchmark.files import write_json
 from benchmark.records import Record
@@ -84,7 +85,7 @@ def finished(directory: Path) -> Record | None:
 
 
 def begin(
-    resolved: Resolved, dataset: data.Dataset, directory: Path, lease: Lease, *, device: str, data_root: Path | None
+    resolved: Resolved, dataset: Dataset, directory: Path, lease: Lease, *, device: str, data_root: Path | None
 ) -> Run:
     """A run where its checkpoint left it. A checkpoint that is damaged goes: the run begins anew, and its record says so.
 

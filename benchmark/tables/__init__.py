@@ -1,4 +1,6 @@
-"""Tables: one object, five forms. Each kind is a function of the records alone; each form is a renderer of the object."""
+"""Tables: one object, five forms. Each kind (`make`) is a function of the records alone, each form a function of the object:
+`markdown`, `latex`, `csv_text`, `figure` (HTML), `show` (a terminal), `document` (JSON); `write` writes them to files.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis.gains import gains
 from benchmark.analysis.table import Cell, Column, Row, Table
 from benchmark.errors import unknown
 from benchmark.files import write_text
@@ -16,9 +19,11 @@ from benchmark.tables.ablation import ablation, choices
 from benchmark.tables.against import averages, reported
 from benchmark.tables.comparison import comparison
 from benchmark.tables.cost import cost
-from benchmark.tables.gains import gains
-from benchmark.tables.html import page
+from benchmark.tables.html import figure, page
+from benchmark.tables.latex import latex
+from benchmark.tables.markdown import markdown
 from benchmark.tables.per_class import per_class
+from benchmark.tables.plain import csv_text, document, show
 from benchmark.tables.selection import selection
 from benchmark.tables.statistics import statistics
 from benchmark.tables.validators import validators
@@ -35,7 +40,7 @@ KINDS: dict[str, Callable[..., Table]] = {
     "cost": cost,
     "reported": reported,
 }
-FORMS = {"md": Table.markdown, "tex": Table.latex, "csv": Table.csv, "html": page}
+FORMS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": csv_text, "html": page}
 
 
 def make(kind: str, frame: pd.DataFrame, suite: str | Suite, **options: Any) -> Table:
@@ -60,6 +65,7 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 
 
 __all__ = [
-    "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost", "gains",
-    "make", "per_class", "reported", "selection", "statistics", "validators", "write",
+    "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost",
+    "csv_text", "document", "figure", "gains", "latex",
+    "make", "markdown", "per_class", "reported", "selection", "show", "statistics", "validators", "write",
 ]  # fmt: skip

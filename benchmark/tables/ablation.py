@@ -11,6 +11,7 @@ from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.family import family
+from benchmark.analysis.notes import remarks, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.errors import UserError
 from benchmark.paper import printed as reported
@@ -57,7 +58,7 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     """
     runs, condition = narrow(frame, suite, selection=selection, **only)
     runs = _one_split(runs, condition)
-    found = by_name([e for e in multi_source(runs) if e.plain])
+    found = s.by_name([e for e in s.multi_source(runs) if e.plain])
     shown = {block: steps for block, steps in FAMILIES.items() if any(step.name in found for step in steps)}
     if not shown:
         raise UserError(_nothing("ablation", condition, "source-only,source-only:bn,tsvdnet:e,tsvdnet:et,tsvdnet"))
@@ -84,8 +85,8 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
         for step in steps:
             label, (beside, notes) = words(step.label, step.name), _beside(step, table4)
             if step.name in found:
-                cells, n, remarks = _measured(step, above, bases, found, condition)
-                rows.append(Row((label, *cells, *beside, words(n)), block, notes=(*remarks, *notes)))
+                cells, n, said = _measured(step, above, bases, found, condition)
+                rows.append(Row((label, *cells, *beside, words(n)), block, notes=(*said, *notes)))
             else:
                 cells = [words("not run")] * measured
                 rows.append(Row((label, *cells, *beside, words("–")), block, notes=notes))
@@ -94,7 +95,7 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     missing = [step.label for step in every if step.name not in found]
     caption = [
         *condition.sentences(),
-        s.tuning_words([found[step.name] for step in every if step.name in found]),
+        tuning_words([found[step.name] for step in every if step.name in found]),
         *STEP_WORDS,
         "P: the prototype loss, which the release has and the paper does not." if RELEASE in shown else "",
         "Printed: average and gain over Source-Only in the paper's Table 4, on split all." if table4 else "",
@@ -110,7 +111,7 @@ def _measured(
     """Scores, the step over the row above, the gains over the baselines; the number of seeds; footnotes."""
     entry = found[step.name]
     scores = score_cells(entry, condition)
-    cells, notes = list(scores.values()), s.remarks(entry, condition)
+    cells, notes = list(scores.values()), remarks(entry, condition)
     against = [found.get(above.name) if above else entry, *[found[base.name] for base in bases]]
     for other in against:
         if other is None:
@@ -148,8 +149,8 @@ def choices(
     """One row for each way in which runs of `method` differ from its default: preset or override, with its effect."""
     runs, condition = narrow(frame, suite, selection=selection, **only)
     runs = _one_split(runs, condition)
-    found = [e for e in multi_source(runs) if e.method == method]
-    base = by_name([e for e in found if e.plain]).get(method)
+    found = [e for e in s.multi_source(runs) if e.method == method]
+    base = s.by_name([e for e in found if e.plain]).get(method)
     others = [e for e in found if e is not base and base is not None and bool(e.tuned) == bool(base.tuned)]
     if base is None or not others:
         raise UserError(_nothing("choices", condition, f"{method},{method}:code"))
@@ -170,7 +171,7 @@ def choices(
     average = s.average(base, condition, own)
     label = words(f"{base.title}, default", base.name)
     first = (label, _named(own, condition), average, *[words("–")] * 4, words(average.n or "–"))
-    rows = [Row(first, notes=tuple(s.remarks(base, condition)))]
+    rows = [Row(first, notes=tuple(remarks(base, condition)))]
     for i, (entry, effect) in enumerate(zip(others, effects, strict=True)):
         average = s.average(entry, condition, common[i] or condition.targets)
         adjusted = tested.p.get(i)
@@ -178,10 +179,10 @@ def choices(
         said = "cannot differ: the same bits" if i in tested.same else reading(effect)
         label, where = words(entry.label, entry.name), _named(common[i], condition)
         cells = (label, where, average, *_effect(effect), p, words(said), words(effect.n))
-        rows.append(Row(cells, notes=tuple(s.remarks(entry, condition))))
+        rows.append(Row(cells, notes=tuple(remarks(entry, condition))))
     caption = [
         *condition.sentences(),
-        s.tuning_words([base, *others]),
+        tuning_words([base, *others]),
         f"Effect: this row minus the default {base.title} on the targets that both have, per-seed difference averaged over "
         "them, paired.",
         f"«No difference seen»: the interval holds 0. Fewer than {stats.MIN_SEEDS} seeds decide nothing.",
@@ -190,26 +191,6 @@ def choices(
     ]
     title = f"{condition.suite.title}: disputed choices of {base.title} and their effect, tier {condition.tier}"
     return condition.table("choices", title, columns, rows, caption)
-
-
-def multi_source(runs: pd.DataFrame) -> list[s.Entry]:
-    """The rows with the standard multi-source."""
-    return [e for e in s.entries(runs) if e.standard == "multi-source"]
-
-
-def by_name(found: list[s.Entry]) -> dict[str, s.Entry]:
-    """Rows by `method:preset`; refused when a name stands for two of them."""
-    named: dict[str, s.Entry] = {}
-    for entry in found:
-        twin = named.setdefault(entry.name, entry)
-        if twin is not entry and twin.revision != entry.revision:
-            raise UserError(
-                f"There are runs of {entry.name} of the revisions {twin.revision} and {entry.revision}, whose numbers are "
-                "not comparable. Add --latest to use the newest revision of each method"
-            )
-        if twin is not entry:
-            raise UserError(f"There are tuned and untuned runs of {entry.name}. Add --tuned or --untuned")
-    return named
 
 
 def common_targets(ours: s.Entry, base: s.Entry, condition: Condition) -> list[str]:

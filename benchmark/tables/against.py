@@ -10,9 +10,10 @@ from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.table import Cell, Column, Row, Table, words
+from benchmark.analysis.verdict import cell_verdict
 from benchmark.errors import UserError
 from benchmark.paper import printed
-from benchmark.paper.claims import cell_verdict, margin
+from benchmark.paper.claims import margin
 from benchmark.spec import Suite
 
 

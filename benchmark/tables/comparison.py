@@ -9,6 +9,7 @@ import pandas as pd
 
 from benchmark.analysis import rows as s
 from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.notes import remarks, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.spec import Suite
 
@@ -28,8 +29,8 @@ def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         if entry.standard == "single-best":
             rows += _single_best(entry, condition)
         else:
-            rows.append(_row(entry, condition, s.remarks(entry, condition)))
-    caption = [*condition.sentences(), s.tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
+            rows.append(_row(entry, condition, remarks(entry, condition)))
+    caption = [*condition.sentences(), tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
     title = f"{condition.suite.title}: target accuracy in %, tier {condition.tier}, selection {condition.selection}"
     return condition.table("comparison", title, columns, mark_best(columns, rows), caption)
 
@@ -86,7 +87,7 @@ def _single_best(entry: s.Entry, condition: Condition) -> list[Row]:
     rows = []
     for label_free in (False, True):
         chosen_entry, chosen = s.choose_source(entry, condition, label_free)
-        notes = s.remarks(entry, condition) if not label_free else []
+        notes = remarks(entry, condition) if not label_free else []
         few = s.candidates(entry, condition)
         notes += [few] if few and not label_free else []
         if chosen:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from benchmark.analysis import rows as s
 from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.notes import incomplete
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.spec import Suite
 
@@ -33,7 +34,7 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
         "Hours: of all runs together.",
         "Passes: images forwarded, as a multiple of the one batch a domain that every update is given.",
         "Times are those of the machines the runs ran on: compare rows of one machine only.",
-        *s.whole(rows),
+        *incomplete(rows),
     ]
     title = f"{condition.suite.title}: cost, tier {condition.tier}"
     return condition.table("cost", title, COLUMNS, mark_best(COLUMNS, rows), caption)

@@ -9,6 +9,7 @@ import pandas as pd
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.notes import incomplete, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.records.selection import RULES, WORDS, column_of
 from benchmark.spec import Suite
@@ -35,8 +36,8 @@ def selection(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
         f"Average over all targets in %, {condition.points_words} evaluation points (the oracle gap grows with them).",
         f"{words_of_rules[0].upper()}{words_of_rules[1:]}.",
         "Gap: oracle minus last, paired over seeds." if wide else "",
-        s.tuning_words(shown),
-        *s.whole(rows),
+        tuning_words(shown),
+        *incomplete(rows),
     ]
     title = f"{condition.suite.title}: selection rules side by side, tier {condition.tier}"
     return condition.table("selection", title, columns, mark_best(columns, rows), caption)

@@ -9,6 +9,7 @@ import pandas as pd
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.notes import incomplete, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.errors import UserError
 from benchmark.records.selection import STATISTICS
@@ -49,8 +50,8 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         f"paired over seeds, with its t interval from {stats.MIN_SEEDS} seeds on.",
         "Share: the target's weight in the running statistics, which the order of passes in the loop fixes; rank: among the "
         "rows of the same split that have an average, the upper bound left out.",
-        s.tuning_words(shown),
-        *s.whole(rows),
+        tuning_words(shown),
+        *incomplete(rows),
     ]
     title = f"{condition.suite.title}: statistics at test side by side, tier {condition.tier}"
     return condition.table("statistics", title, columns, mark_best(columns, rows), caption)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmark import records
+from benchmark import records, tables
 from benchmark.analysis import evidence, stats, verdict
 from benchmark.errors import UserError
 from benchmark.paper import claims as paper_claims
@@ -87,7 +87,7 @@ def test_measured_claims_follow_the_records(study: dict[str, verdict.Verdict]):
 def test_the_words_of_each_tier_are_golden(tier: str, tmp_path: Path):
     write_claims_study(tmp_path, tier=tier, generated=())
     found = [v for v in verdict.judge(records.load(tmp_path)) if v.tier in ("", tier)]
-    text = verdict.table(found).markdown()
+    text = tables.markdown(verdict.table(found))
     path = GOLDEN / f"verdicts-{tier}.md"
     if os.environ.get("BENCHMARK_UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
@@ -250,7 +250,7 @@ def test_single_best_rivals_count_on_qdr(tmp_path: Path):
     ],
 )
 def test_cells_are_reproduced_within_the_margin(values: list[float], tier: str, expected: str):
-    assert paper_claims.cell_verdict(stats.t_interval(values), tier) == expected
+    assert verdict.cell_verdict(stats.t_interval(values), tier) == expected
 
 
 def test_every_claim_names_a_known_test_and_ids_are_unique():

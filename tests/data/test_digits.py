@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from benchmark import data
-from benchmark.data import digits
+from benchmark.data import base, digits
 from benchmark.errors import UserError
 from benchmark.spec import load_suite
 
@@ -61,21 +61,21 @@ def test_normalised_pixels_span_minus_one_to_one(tmp_path, write_digits):
 
 def test_split_part_is_a_seeded_subset_without_repetition_and_all_is_everything(monkeypatch, tmp_path, write_digits):
     root = write_digits(tmp_path)
-    monkeypatch.setattr(digits, "PART", {"train": 30, "test": 9})
+    monkeypatch.setattr(base, "PART", {"train": 30, "test": 9})
     part, whole = (data.load(SUITE, "lite", split, root) for split in ("part", "all"))
     assert (len(part.domains["sv"].train), len(part.domains["sv"].test)) == (30, 9)
-    rows = digits.chosen(40, "part", "train", "sv")
+    rows = base.chosen(40, "part", "train", "sv")
     assert len(set(rows.tolist())) == 30
     assert torch.equal(part.domains["sv"].train.take(torch.arange(30)), whole.domains["sv"].train.take(rows))
-    assert torch.equal(rows, digits.chosen(40, "part", "train", "sv"))
-    assert not torch.equal(rows, digits.chosen(40, "part", "train", "mm"))
+    assert torch.equal(rows, base.chosen(40, "part", "train", "sv"))
+    assert not torch.equal(rows, base.chosen(40, "part", "train", "mm"))
     assert part.fingerprint != whole.fingerprint
 
 
 def test_the_caps_of_split_part_are_the_protocols():
-    assert len(digits.chosen(60_000, "part", "train", "mt")) == 25_000
-    assert len(digits.chosen(10_000, "part", "test", "mt")) == 9_000
-    assert digits.chosen(7_291, "part", "train", "up") is None
+    assert len(base.chosen(60_000, "part", "train", "mt")) == 25_000
+    assert len(base.chosen(10_000, "part", "test", "mt")) == 9_000
+    assert base.chosen(7_291, "part", "train", "up") is None
 
 
 def test_a_subset_without_some_class_can_be_loaded(tmp_path, write_digits):

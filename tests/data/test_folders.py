@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmark import data
-from benchmark.data import digits
+from benchmark.data import base
 from benchmark.data.decoded import read_image
 from benchmark.data.folders import load_tree
 from benchmark.errors import UserError
@@ -132,7 +132,7 @@ def test_cleaned_and_original_lists_are_two_choices(domainnet):
 
 
 def test_split_part_caps_a_large_domain(domainnet, monkeypatch):
-    monkeypatch.setattr(digits, "PART", {"train": 6, "test": 4})
+    monkeypatch.setattr(base, "PART", {"train": 6, "test": 4})
     found = data.load(DOMAINNET, "lite", "part", domainnet)
     assert (len(found.domains["rel"].train), len(found.domains["rel"].test)) == (6, 4)
 

@@ -100,7 +100,7 @@ def test_times_are_read_as_sbatch_reads_them(text, wanted):
 
 
 def test_the_manual_lists_every_key_with_its_default():
-    manual = (ROOT / "slurm" / "README.md").read_text()
+    manual = (ROOT / "docs" / "cluster.md").read_text()
     for name, field in Profile.model_fields.items():
         default = "" if field.default in (None, "", {}, []) else str(field.default).lower()
         assert f"| `{name}` | {default} | {field.description} |" in manual, name

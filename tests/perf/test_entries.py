@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmark import data, plan, records, tables
+from benchmark.data.base import Dataset
 from benchmark.records.lease import Lease
 from benchmark.run.loop import Run
 from benchmark.run.speed import keep_freed_memory
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.perf
 
 
 @lru_cache(maxsize=1)
-def dataset() -> data.Dataset:
+def dataset() -> Dataset:
     keep_freed_memory("conv3fc2")
     return data.load(load_suite("digits"), "mini", "part")
 

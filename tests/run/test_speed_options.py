@@ -132,7 +132,7 @@ def test_no_step_of_any_stage_waits_for_the_device(method: str, tmp_path: Path) 
 
 
 def test_small_runs_share_a_gpu_and_large_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmark.data.decoded.cores", lambda: 16)
+    monkeypatch.setattr("benchmark.launch.local.cores", lambda: 16)
     digits, pacs = load_suite("digits").tier("paper"), load_suite("pacs").tier("paper")
     assert default_workers(digits, 1, "cpu") == 16
     assert default_workers(digits, 4, "cpu") == 4

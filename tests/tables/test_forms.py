@@ -57,7 +57,7 @@ def test_golden(kind: str, form: str, frame: pd.DataFrame):
     table = make(kind, frame)
     if form == "txt":
         console = Console(width=200, file=io.StringIO(), color_system=None)
-        table.text(console)
+        tables.show(table, console)
         text = re.sub(r" +$", "", console.file.getvalue(), flags=re.M)  # type: ignore[attr-defined]
     else:
         text = tables.FORMS[form](table)
@@ -71,13 +71,13 @@ def bold_rows(table: Table, form: str) -> str:
     """The text that a form prints in bold inside the body of the table, a line a row."""
     if form == "txt":
         console = Console(width=400, file=io.StringIO(), force_terminal=True, color_system="standard", highlight=False)
-        table.text(console)
+        tables.show(table, console)
         body = console.file.getvalue().split("─", 1)[1]  # type: ignore[attr-defined]  # below the title and the headings
         return "\n".join(line for line in body.splitlines() if re.search(r"\x1b\[1m", line))
     if form == "json":
-        rows = [(row["cells"], row) for row in table.json()["rows"]]  # type: ignore[attr-defined]
+        rows = [(row["cells"], row) for row in tables.document(table)["rows"]]  # type: ignore[attr-defined]
         return "\n".join(json.dumps(row, ensure_ascii=False) for cells, row in rows if '"mark"' in json.dumps(cells))
-    text = {"md": table.markdown, "tex": table.latex, "html": table.html}[form]()
+    text = {"md": tables.markdown, "tex": tables.latex, "html": tables.figure}[form](table)
     mark = {"md": r"^\|.*\*\*", "tex": r"\\bfseries|\\underline", "html": r'<tr>.*class="[^"]*(?:best|second)'}[form]
     return "\n".join(line for line in text.splitlines() if re.search(mark, line))
 
@@ -113,8 +113,8 @@ def test_a_number_of_one_seed_is_never_best_and_does_not_stand_in_the_way():
 
 def test_names_are_escaped_in_every_form(frame: pd.DataFrame):
     table = tables.comparison(frame, "digits")
-    assert NASTY in next(csv.reader(line for line in table.csv().splitlines() if "My_Net" in line))
-    html, markdown, latex = table.html(), table.markdown(), table.latex()
+    assert NASTY in next(csv.reader(line for line in tables.csv_text(table).splitlines() if "My_Net" in line))
+    html, markdown, latex = tables.figure(table), tables.markdown(table), tables.latex(table)
     assert "My_Net &amp; &lt;b&gt;100 %&lt;/b&gt; #1" in html
     assert "<b>" not in html
     assert r"My\_Net &amp; &lt;b&gt;100 %&lt;/b&gt; \#1" in markdown
@@ -126,13 +126,13 @@ def test_names_are_escaped_in_every_form(frame: pd.DataFrame):
 
 
 def test_markdown_has_the_same_number_of_columns_in_every_line(frame: pd.DataFrame):
-    lines = [ln for ln in tables.comparison(frame, "digits").markdown().splitlines() if ln.startswith("|")]
+    lines = [ln for ln in tables.markdown(tables.comparison(frame, "digits")).splitlines() if ln.startswith("|")]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
 
 
 def test_csv_reads_back_as_numbers_with_reasons_apart(frame: pd.DataFrame):
     table = tables.comparison(frame, "digits")
-    back = pd.read_csv(io.StringIO(table.csv()))
+    back = pd.read_csv(io.StringIO(tables.csv_text(table)))
     dann = back[(back.method == "DANN") & (back.block == "Multi-Source")].iloc[0]
     assert dann["mm"] == pytest.approx(rows(table)["Multi-Source/DANN"]["mm"].value, rel=1e-5)
     assert dann["mm_n"] == 3
@@ -143,7 +143,7 @@ def test_csv_reads_back_as_numbers_with_reasons_apart(frame: pd.DataFrame):
 
 def test_a_name_that_a_spreadsheet_would_execute_is_defused(tmp_path: Path):
     write_run(tmp_path, "net.py:Evil", "mm", 0, title="=cmd|' /C calc'!A0")
-    text = tables.comparison(records.load(tmp_path), "digits").csv()
+    text = tables.csv_text(tables.comparison(records.load(tmp_path), "digits"))
     assert ",'=cmd" in text
 
 
@@ -156,7 +156,7 @@ def test_write_gives_four_files_and_html_needs_nothing_else(frame: pd.DataFrame,
 
 
 def test_json_holds_every_cell(frame: pd.DataFrame):
-    document = json.loads(json.dumps(tables.comparison(frame, "digits").json(), allow_nan=False))
+    document = json.loads(json.dumps(tables.document(tables.comparison(frame, "digits")), allow_nan=False))
     row = next(r for r in document["rows"] if r["cells"]["method"] == "DANN" and r["block"] == "Multi-Source")
     assert row["cells"]["mm"]["n"] == 3
     assert document["facts"]["tier"] == "mini"
@@ -177,7 +177,7 @@ Text before the table.
 @pytest.mark.parametrize("kind", [*KINDS, "verdicts"])
 def test_latex_compiles_in_a_two_column_article_and_fits(kind: str, frame: pd.DataFrame, tmp_path: Path):
     table = verdict.table(verdict.judge(frame)) if kind == "verdicts" else make(kind, frame)
-    (tmp_path / "a.tex").write_text(ARTICLE % table.latex(), encoding="utf-8")
+    (tmp_path / "a.tex").write_text(ARTICLE % tables.latex(table), encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, errors="replace")
     assert done.returncode == 0, done.stdout[-3000:]
@@ -192,5 +192,5 @@ def test_latex_compiles_in_a_two_column_article_and_fits(kind: str, frame: pd.Da
 def test_an_end_that_rounds_to_zero_has_no_sign_in_any_form():
     columns = (Column("name", "Name"), Column("ci", "95 %", "interval"))
     table = Table("gains", "T", columns, (Row((words("x"), Cell(low=-0.001, high=3.86))),))
-    for text in (table.latex(), table.markdown(), table.html()):
+    for text in (tables.latex(table), tables.markdown(table), tables.figure(table)):
         assert "[0.00, 3.86" in text.replace("\\[", "[")

@@ -222,7 +222,7 @@ def test_selection_leaves_a_rule_without_scores_empty_and_the_rules_that_no_run_
 
 
 def test_selection_fits_one_panel_of_a_page(frame: pd.DataFrame):
-    assert tables.selection(frame, "digits").latex().count("begin{tabular}") == 1
+    assert tables.latex(tables.selection(frame, "digits")).count("begin{tabular}") == 1
 
 
 def test_validators_are_ranked_by_how_they_order_methods_and_points(frame: pd.DataFrame):

@@ -116,4 +116,4 @@ def test_the_table_of_both_needs_both(old: pd.DataFrame, frame: pd.DataFrame):
 
 
 def test_options_named_in_a_caption_keep_their_hyphens_in_latex(frame: pd.DataFrame):
-    assert "(-{}-statistics running" in tables.comparison(frame, "digits").latex()
+    assert "(-{}-statistics running" in tables.latex(tables.comparison(frame, "digits"))

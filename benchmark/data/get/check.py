@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmark.data import digits, folders
-from benchmark.data.decoded import cores, read_image
+from benchmark.data.decoded import read_image
 from benchmark.data.lists import Item, list_files, read_list, scan
 from benchmark.data.prepared import FOLDERS, choose, data_folder
 from benchmark.errors import UserError
+from benchmark.machine import cores
 
 if TYPE_CHECKING:
     from benchmark.spec import Suite

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from benchmark.data.digits import KEYS, faults, read
 from benchmark.errors import UserError
 
 Arrays = dict[str, np.ndarray]
@@ -215,8 +216,6 @@ def _pictures(folder: Path, names: Sequence[str]) -> np.ndarray:
 
 def prepared(path: Path) -> Arrays:
     """An .npz that is in the prepared form already."""
-    from benchmark.data.digits import KEYS, faults, read
-
     try:
         arrays = read(path)
         wrong = faults(arrays)

@@ -1,6 +1,7 @@
 """What the generated pictures show: each thing as a list of parts with variation in its build, not yet in any style.
 
 A thing lies within about [−1, 1]²; `posed` brings it to its place in the picture, the unit square.
+Long because it is a picture book: one short drawing after another.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmark.data.base import Dataset, ImageSet, send
-from benchmark.data.batches import hold_out
+from benchmark.data.batches import batch_index, hold_out
 from benchmark.run.score import validators
 from benchmark.run.score.statistics import target_statistics
 from benchmark.spec import RunSpec, TierSettings
@@ -113,8 +113,6 @@ class Evaluator:
 
     def pseudo(self, labels: Tensor, t: int) -> Tensor:
         """(3,) batch size, assigned, correct: pseudo labels of batch t of the target against the truth."""
-        from benchmark.data.batches import batch_index
-
         place = batch_index(len(self._target_pool), len(labels), self._spec.target, self._spec.seed, t)
         truth = send(self._target.train.labels[self._target_pool[place]], labels.device)
         given = labels >= 0

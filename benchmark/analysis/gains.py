@@ -9,6 +9,7 @@ import pandas as pd
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.notes import tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.errors import UserError
 from benchmark.spec import Suite
@@ -42,7 +43,7 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
     lacking = sum(not row.cells[i].measured for row in rows for i in signed)
     caption = [
         *condition.sentences(),
-        s.tuning_words([base, *others]),
+        tuning_words([base, *others]),
         "Difference to Source-Only:bn, which has seen the target in its batch-norm statistics and nothing else: per-seed "
         "differences, paired, 95 % t interval over seeds. Bold: the interval lies above zero.",
         *(
