@@ -5,6 +5,7 @@ Here SLURM's words are put into those of the table of states: `sent` is the queu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from benchmark import records
 from benchmark.files import read_object
 from benchmark.launch import queue as slurm
 from benchmark.launch.submissions import Submission, latest
-from benchmark.records import Sent, study
+from benchmark.records import Sent, State, StateName, study
 from benchmark.records.lease import number, whole_number
 from benchmark.records.store import suite_folder
 
@@ -64,43 +65,41 @@ def sent(results: Path | str) -> dict[str, Sent]:
 
 
 def _on_disk(results: Path, queue: Mapping[str, Sent]) -> dict[str, RunState]:
-    """Every run that has a row; of several with one id the one that is done."""
-    frame = records.load(results, queue)
-    columns = ["run_id", "status", "method", "preset", "suite", "tier", "target", "seed", "reason", "path"]
+    """Every run that has begun; of several with one id the one that is done."""
     found: dict[str, RunState] = {}
-    # None where pandas has a missing value: what is shown is text
-    for values in zip(*(frame[c].astype(object).where(frame[c].notna(), None) for c in columns), strict=True):
-        row = dict(zip(columns, values, strict=True))
-        run, state = row.pop("run_id"), row.pop("status")
-        if run not in found or state == "done":
-            found[run] = _shown(run, state, row, queue)
+    for place, state in records.surveyed(results, queue):
+        run = place.rpartition(os.sep)[2]
+        if run not in found or state.name is StateName.DONE:
+            found[run] = _shown(run, state, f"{results}/{place}", state.spec, queue)
     return found
 
 
 def _not_begun(
     results: Path, run: str, submitted: Mapping[str, tuple[Submission, str]], queue: Mapping[str, Sent]
 ) -> RunState:
-    """A run without a row: it was sent and has not begun, or nobody knows it."""
+    """A run that is not there: it was sent, or nobody knows it."""
     if run not in submitted:
         return RunState(run, "absent")
     spec = submitted[run][0].specs.get(run, {})
     state = records.state(_place(results, run, spec), queue)
-    return _shown(run, state.name.value, {**spec, "reason": state.reason}, queue)
+    return _shown(run, state, "", spec, queue)
 
 
-def _shown(run: str, state: str, row: Mapping[str, Any], queue: Mapping[str, Sent]) -> RunState:
-    path, seed, task = row.get("path") or "", row.get("seed"), queue.get(run)
+def _shown(run: str, state: State, path: str, spec: Mapping[str, Any], queue: Mapping[str, Sent]) -> RunState:
+    seed, task = spec.get("seed"), queue.get(run)
     beat = read_object(f"{path}/heartbeat.json") if path else {}
-    lease = read_object(f"{path}/lease.json") if path and state != "done" else {}
+    lease = read_object(f"{path}/lease.json") if path and state.name is not StateName.DONE else {}
     total, update = whole_number(beat.get("total")), whole_number(beat.get("update"))
-    left = number(beat.get("seconds")) / update * (total - update) if state == "running" and update else None
+    left = (
+        number(beat.get("seconds")) / update * (total - update) if state.name is StateName.RUNNING and update else None
+    )
     return RunState(
         run_id=run,
-        state=state,
-        name=_name(row),
-        suite=str(row.get("suite") or ""),
-        tier=str(row.get("tier") or ""),
-        target=str(row.get("target") or ""),
+        state=state.name.value,
+        name=_name(spec),
+        suite=str(spec.get("suite", "")),
+        tier=str(spec.get("tier", "")),
+        target=str(spec.get("target", "")),
         seed=int(number(seed)) if isinstance(seed, int | float) else None,
         update=update,
         total=total,
@@ -108,13 +107,13 @@ def _shown(run: str, state: str, row: Mapping[str, Any], queue: Mapping[str, Sen
         node=str(lease.get("node") or beat.get("node") or (task.node if task else "")),
         restarts=max(whole_number(lease.get("restarts")), whole_number(beat.get("restarts"))),
         job=task.job if task else "",
-        reason=row.get("reason") or "",
+        reason=state.reason,
         path=path,
     )
 
 
 def _name(spec: Mapping[str, Any]) -> str:
-    method, preset = str(spec.get("method") or ""), spec.get("preset")
+    method, preset = str(spec.get("method", "")), spec.get("preset")
     method = method.rpartition(":")[2] if ".py:" in method else method
     return f"{method}:{preset}" if preset else method
 

@@ -1,8 +1,9 @@
 """What is known of every run: the only truth. `load(root)` gives all runs as one DataFrame, a row a run.
 
-`state` says what one run is (the table of states is in `benchmark.records.state`); `read`, `write`, `run_directory` and
-`read_curve` are for one run, too; `run_directories` is the walk. Beside them stand `schema`, `lease` (who is at a run),
-`selection` (which evaluation point counts), `artifacts`, `study` (a published one, in a few files), `audit` and `export`.
+`state` says what one run is (the table of states is in `benchmark.records.state`), `surveyed` what all of them are,
+`run_directories` is the walk. `read`, `write`, `run_directory` and `read_curve` are for one run; beside them stand
+`schema`, `lease` (who is at a run), `selection` (which evaluation point counts), `artifacts`, `study` (a
+published one, in a few files), `audit` and `export`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from benchmark.records.store import (
     write,
     write_curve,
 )
+from benchmark.records.survey import surveyed
 
 __all__ = [
     "ACCURACIES",
@@ -40,6 +42,7 @@ __all__ = [
     "run_directories",
     "run_directory",
     "state",
+    "surveyed",
     "write",
     "write_curve",
 ]

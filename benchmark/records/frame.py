@@ -6,21 +6,18 @@ What was read and checked is remembered in the user's own cache, not in the tree
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.files import replacing
 from benchmark.records import schema, study
-from benchmark.records.lease import server_time
 from benchmark.records.selection import RULES, STATISTICS, VALIDATORS, column_of
-from benchmark.records.state import Sent, State, StateName, state, text
-from benchmark.records.store import run_directories
+from benchmark.records.state import Sent, State, text
 from benchmark.records.study import read_bytes
+from benchmark.records.survey import REMEMBER_FROM, cache_file, forget_the_old, survey
 from benchmark.spec import canonical_json
 
 if TYPE_CHECKING:  # half a second: who asks for the state of runs alone goes without, so the functions below fetch it
@@ -46,7 +43,6 @@ TYPES = {
     **dict.fromkeys(YES_NO, "boolean"),
     **dict.fromkeys(REAL, "float64"),
 }
-INDEX_FROM = 50  # runs; a smaller tree is read at once
 
 
 def final_scores(directory: Path) -> dict[str, float]:
@@ -72,27 +68,21 @@ def load(root: str | Path, queue: Mapping[str, Sent] | None = None) -> pd.DataFr
     The status is the run's state (`benchmark.records.state`); `queue` is what a scheduler says of runs that were sent to it.
     """
     root = Path(root)
-    now: float | None = None
     index = _read_index(root)
-    known = dict(zip(index["place"].tolist(), enumerate(index["stamp"].tolist()), strict=True))
+    places = index["place"].tolist()
+    position = {place: i for i, place in enumerate(places)}
     order: list[int] = []  # of the runs on disk, by their position in the index and, behind it, in `fresh`
     fresh: list[dict[str, Any]] = []
-    packed = study.stamp(root)
-    for entry in run_directories(root):
-        place = entry.path[len(str(root)) + 1 :]
-        stamp = packed if isinstance(entry, study.Place) else _stamp(entry.path)
-        position, then = known.get(place, (0, ""))
-        if stamp and stamp == then:
-            order.append(position)
-            continue
-        if now is None and os.path.lexists(f"{entry.path}/lease.json"):
-            now = server_time(root)  # once, and not in a tree at which nobody is
-        found = state(Path(entry.path), queue, now)
-        if found.name is not StateName.ABSENT:
+    for place, stamp, found in survey(root, queue, dict(zip(places, index["stamp"].tolist(), strict=True))):
+        if found is None:
+            order.append(position[place])
+        else:
             order.append(len(index) + len(fresh))
-            fresh.append({**_row(Path(entry.path), found), "stamp": stamp, "place": place})
+            fresh.append({**_row(root / place, found), "stamp": stamp, "place": place})
     frame = _typed(fresh, index).iloc[order].reset_index(drop=True)
-    if len(frame) >= INDEX_FROM and (len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)):
+    if len(frame) >= REMEMBER_FROM and (
+        len(frame) - len(fresh) < len(index) or any(r["status"] == "done" for r in fresh)
+    ):
         _write_index(root, frame[frame["status"] == "done"])
     frame["path"] = str(root) + os.sep + frame["place"]
     frame = _plain(frame)[COLUMNS]
@@ -118,21 +108,6 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
         some = "float64" if column in WHOLE else "object"
         frame[column] = frame[column].astype(some if frame[column].hasnans else whole)
     return frame
-
-
-def _stamp(directory: str) -> str:
-    """Changes when a file changes that the row of a finished run is made from; empty without a record."""
-    record = _file_stamp(f"{directory}/record.json")
-    return record and f"{record} {_file_stamp(f'{directory}/curve.jsonl')}"
-
-
-def _file_stamp(path: str) -> str:
-    """The inode's own clock is in it: a file that was given back its old date is still another one."""
-    try:
-        s = os.stat(path)
-    except OSError:
-        return ""
-    return f"{s.st_mtime_ns}:{s.st_ctime_ns}:{s.st_size}:{s.st_ino}"
 
 
 def _row(directory: Path, found: State) -> dict[str, Any]:
@@ -182,17 +157,12 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _index_path(root: Path) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msda-benchmark" / "records"
-    return cache / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]}.parquet"
-
-
 def _read_index(root: Path) -> pd.DataFrame:
     """Finished runs as they were last seen; a row counts as long as its stamp is that of the files."""
     import pandas as pd
 
     with contextlib.suppress(Exception):  # a convenience: absent, torn or of another version, it is made anew
-        frame = pd.read_parquet(_index_path(root))
+        frame = pd.read_parquet(cache_file(root, "parquet"))
         if frame.dtypes.astype(str).to_dict() == TYPES:
             return frame
     return _typed([])
@@ -200,10 +170,7 @@ def _read_index(root: Path) -> pd.DataFrame:
 
 def _write_index(root: Path, frame: pd.DataFrame) -> None:
     """Replaced as a whole: of several processes the last one stands, and what it lacks is read again."""
-    path = _index_path(root)
+    path = cache_file(root, "parquet")
     with contextlib.suppress(OSError), replacing(path, durable=False) as temporary:
         frame.to_parquet(temporary, index=False)
-    with contextlib.suppress(OSError):
-        for old in path.parent.glob("*.parquet"):  # of trees that nobody has looked at for long
-            if time.time() - old.stat().st_mtime > 30 * 86400:
-                old.unlink(missing_ok=True)
+    forget_the_old(path.parent)

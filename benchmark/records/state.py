@@ -66,7 +66,7 @@ class State:
     reason: str = ""
     fault: str = ""  # damaged: what is wrong with the file, without its name
     spec: Mapping[str, Any] = field(default_factory=dict)  # {} when there is none, or none that can be trusted
-    record: Record | None = None  # done
+    record: Record | None = None  # done, if it was read now
     failure: Mapping[str, Any] = field(default_factory=dict)  # failed: failure.json
 
 

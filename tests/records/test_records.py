@@ -66,7 +66,7 @@ def test_the_index_answers_like_the_files_and_follows_them(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cold = records.load(study)
     assert not list(tmp_path.rglob("*.parquet"))  # too small to be worth an index
-    monkeypatch.setattr(frames, "INDEX_FROM", 1)
+    monkeypatch.setattr(frames, "REMEMBER_FROM", 1)
     pd.testing.assert_frame_equal(records.load(study), cold)
     (index,) = tmp_path.rglob("*.parquet")
     with monkeypatch.context() as patch:
@@ -80,7 +80,7 @@ def test_the_warm_index_sees_what_was_changed_removed_and_added(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(frames, "INDEX_FROM", 1)
+    monkeypatch.setattr(frames, "REMEMBER_FROM", 1)
     root = tmp_path / "runs"
     changed, removed, recurved, damaged, _ = (write_run(root, target="mm", seed=seed) for seed in range(5))
     write_run(root, seed=5, status="failed")

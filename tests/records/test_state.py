@@ -24,7 +24,7 @@ from benchmark.launch import queue as slurm
 from benchmark.launch import status
 from benchmark.launch.submissions import Submission, new_folder
 from benchmark.plan import Request
-from benchmark.records import Sent, State, StateName, frame, state
+from benchmark.records import Sent, State, StateName, state, survey
 from benchmark.records.audit import audit
 from benchmark.records.lease import process_start
 from tests.synthetic import write_run, write_study
@@ -245,8 +245,7 @@ def test_run_plan_status_table_and_audit_say_the_same(tmp_path: Path, monkeypatc
     assert dry == planned
     on_disk = Counter(name for key, name in wanted.items() if key != ("dann", "up"))
     assert said("audit", str(root))["states"] == on_disk
-    frame = records.load(root, status.sent(root))
-    assert Counter(frame.status) == on_disk
+    assert Counter(records.load(root, status.sent(root)).status) == on_disk
 
     cells = [cell for row in said("table", "--results", str(root))["rows"] for cell in row["cells"].values()]
     words = Counter(cell["words"] for cell in cells if isinstance(cell, dict) and "value" not in cell)
@@ -279,11 +278,30 @@ def test_tables_and_status_have_no_judgement_and_no_walk_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path)
-    monkeypatch.setattr(frame, "state", lambda *_: State(StateName.FAILED, "planted"))
+    monkeypatch.setattr(survey, "state", lambda *_: State(StateName.FAILED, "planted"))
     assert records.load(tmp_path).reason.tolist() == ["planted"]
     assert [(s.state, s.reason) for s in status.states(tmp_path)] == [("failed", "planted")]
-    monkeypatch.setattr(frame, "run_directories", lambda root: iter(()))
+    monkeypatch.setattr(survey, "run_directories", lambda root: iter(()))
+    assert records.load(tmp_path).empty
     assert status.states(tmp_path) == []
+
+
+def test_what_was_read_before_is_read_again_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(survey, "REMEMBER_FROM", 1)
+    root = tmp_path / "runs"
+    kept, other = write_run(root), write_run(root, seed=1)
+    first = status.states(root)
+    assert [s.state for s in first] == ["done", "done"]
+    monkeypatch.setattr(survey, "state", lambda *_: pytest.fail("a run that did not change is read again"))
+    assert status.states(root) == first
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    edited(other, "record.json", lambda text: text[:-1])
+    assert {s.run_id: s.state for s in status.states(root)} == {kept.name: "done", other.name: "damaged"}
+    (file,) = (tmp_path / "cache").rglob("*.json")
+    file.write_text(json.dumps({f"digits/mini/{kept.name}": [3, 4]}))
+    assert {s.run_id: s.state for s in status.states(root)} == {kept.name: "done", other.name: "damaged"}
 
 
 def test_status_of_500_runs_takes_at_most_a_second_and_a_half_without_torch(tmp_path: Path) -> None:
