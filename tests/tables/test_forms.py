@@ -76,7 +76,7 @@ def test_a_caption_is_two_lines_and_the_conditions_stand_below_the_table(kind: s
     first = re.match(r"[\w ,:]+", table.conditions[0])
     assert first, "a sentence that no form has to escape"
     said = first[0]
-    markdown, html, latex = table.markdown(), table.html(), table.latex()
+    markdown, html, latex = tables.markdown(table), tables.figure(table), tables.latex(table)
     assert markdown.index(table.caption[:20]) < markdown.index("\n|") < markdown.rindex("|\n") < markdown.index(said)
     assert "<sub>Conditions: " in markdown
     (folded,) = re.findall(r"</table></div>\n<details class=.conditions.><summary>.*</details>", html, re.DOTALL)
@@ -85,7 +85,7 @@ def test_a_caption_is_two_lines_and_the_conditions_stand_below_the_table(kind: s
     assert latex.rindex("end{tabular}") < latex.index(said) < latex.rindex("end{table")
     caption = latex[latex.index(r"\caption") : latex.index(r"\label")]
     assert said not in caption
-    document, back = table.json(), pd.read_csv(io.StringIO(table.csv()))
+    document, back = tables.document(table), pd.read_csv(io.StringIO(tables.csv_text(table)))
     assert (document["caption"], document["conditions"]) == (table.caption, list(table.conditions))
     assert back["caption"].tolist()[0] == f"{table.title}. {table.caption}"
     assert back["conditions"].tolist()[0] == " ".join(table.conditions)
@@ -98,7 +98,7 @@ def test_conditions_and_notes_are_dim_in_a_terminal_and_the_caption_is_not():
         "gains", "Title", columns, (Row((words("a"),), notes=("A note.",)),), "Caption.", ("Tier mini.", "Commit x.")
     )
     console = Console(width=80, file=io.StringIO(), force_terminal=True, color_system="standard")
-    table.text(console)
+    tables.show(table, console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines[:2] == ["\x1b[1mTitle\x1b[0m", "Caption."]
     assert lines[-2:] == ["\x1b[2mTier mini. Commit x.\x1b[0m", "\x1b[2m^a A note.\x1b[0m"]
@@ -106,7 +106,7 @@ def test_conditions_and_notes_are_dim_in_a_terminal_and_the_caption_is_not():
 
 def test_a_table_without_conditions_has_nothing_below_it():
     table = Table("gains", "Title", (Column("m", "M"),), (Row((words("a"),)),), "Caption.")
-    for text in (table.markdown(), table.html(), table.latex()):
+    for text in (tables.markdown(table), tables.figure(table), tables.latex(table)):
         assert "onditions" not in text
 
 
