@@ -116,6 +116,10 @@ def test_figure_writes_png_and_pdf_and_says_what_it_shows(
     assert main(["figure", "--results", str(results), "--kind", "tnn", "--out", str(tmp_path)]) == 0
     assert "tensor nuclear norm" in capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["digits-tnn.pdf", "digits-tnn.png"]
+    assert main(["figure", "--results", str(results), "--kind", "tnn", "--out", str(tmp_path), "--json"]) == 0
+    words = json.loads(capsys.readouterr().out)
+    assert words["caption"].endswith("Direction only.")
+    assert any(sentence.startswith("Tier mini") for sentence in words["conditions"])
 
 
 def test_report_and_export_say_where_they_are(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

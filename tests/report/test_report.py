@@ -277,6 +277,17 @@ class TestInABrowser:
     def test_nothing_overflows_the_screen(self, opened: Page, page: Path, width: int):
         opened.open(page, width, 840, mobile=width < 500)
         assert opened.run("document.documentElement.scrollWidth") <= width
+        opened.run('document.querySelectorAll("details").forEach((d) => { d.open = true; })')
+        assert opened.run("document.documentElement.scrollWidth") <= width
+
+    def test_conditions_are_folded_and_captions_are_two_lines(self, opened: Page):
+        assert opened.run('[...document.querySelectorAll("details.conditions")].some((d) => d.open)') is False
+        assert opened.run('document.querySelectorAll("figure.table:has(details.conditions)").length') >= 10
+        lines = opened.run(
+            '[...document.querySelectorAll("figcaption")].map((f) => Math.round(f.getBoundingClientRect().height / '
+            "parseFloat(getComputedStyle(f).lineHeight)))"
+        )
+        assert max(lines) <= 2
 
     def test_controls_have_names_and_the_page_prints(self, opened: Page):
         nameless = opened.run(

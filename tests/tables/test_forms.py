@@ -19,6 +19,7 @@ from rich.console import Console
 from benchmark import records, tables
 from benchmark.analysis import verdict
 from benchmark.analysis.table import Cell, Column, Row, Table, letter, mark_best, words
+from tests.browser import CHROMIUM, browser
 from tests.synthetic import write_run, write_study
 from tests.tables.study import NASTY, rows, scored
 
@@ -196,6 +197,21 @@ def test_write_gives_four_files_and_html_needs_nothing_else(frame: pd.DataFrame,
     html = paths[3].read_text(encoding="utf-8")
     assert html.startswith("<!doctype html>")
     assert not re.search(r"(?:src|href)=", html)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+def test_pages_of_tables_do_not_overflow_the_screen_folded_or_not(frame: pd.DataFrame, tmp_path: Path):
+    pages = {kind: tables.FORMS["html"](make(kind, frame)) for kind in ("comparison", "selection", "ablation")}
+    pages["verdicts"] = tables.FORMS["html"](verdict.table(verdict.judge(frame)))
+    with browser() as page:
+        for kind, text in pages.items():
+            (tmp_path / f"{kind}.html").write_text(text, encoding="utf-8")
+            for width in (360, 1400):
+                page.open(tmp_path / f"{kind}.html", width, mobile=width < 500)
+                assert page.run("document.documentElement.scrollWidth") <= width, kind
+                page.run('document.querySelector("details").open = true')
+                assert page.run("document.documentElement.scrollWidth") <= width, kind
 
 
 def test_json_holds_every_cell(frame: pd.DataFrame):
