@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -45,16 +46,18 @@ def versions() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def cpu_name() -> str:
-    """The processor's name and number of cores."""
-    name = platform.processor() or platform.machine()
-    try:
+    """The processor's name, family and model, and number of cores.
+
+    One name can stand for several generations (a virtual machine says "AMD EPYC" for all), which round differently.
+    """
+    said: dict[str, str] = {}
+    with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    return f"{name} ×{os.cpu_count()}"
+            key, _, value = line.partition(":")
+            said.setdefault(key.strip(), value.strip())
+    name = said.get("model name") or platform.processor() or platform.machine()
+    kind = f" (family {said['cpu family']}, model {said['model']})" if {"cpu family", "model"} <= said.keys() else ""
+    return f"{name}{kind} ×{os.cpu_count()}"
 
 
 def hardware(device: str) -> str:
