@@ -61,9 +61,9 @@ class OptimiserSettings(_Strict):
     """One optimiser for all methods; Table 5 gives the learning rates of extractor (E) and classifier (C)."""
 
     name: Literal["adam", "sgd"] = "adam"
-    lr_extractor: float = Field(gt=0)
-    lr_classifier: float = Field(gt=0)
-    weight_decay: float = Field(default=5e-4, ge=0)
+    lr_extractor: float = Field(gt=0, le=1000)
+    lr_classifier: float = Field(gt=0, le=1000)
+    weight_decay: float = Field(default=5e-4, ge=0, le=1000)
     momentum: float = Field(default=0.9, ge=0, lt=1)
 
 
