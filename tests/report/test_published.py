@@ -10,6 +10,8 @@ from benchmark import records
 from benchmark.errors import UserError
 from benchmark.records import artifacts
 from benchmark.report import publish, verify
+from benchmark.spec import RunSpec, load_suite
+from methods.contract import method_revision
 from tests.synthetic import write_study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,3 +73,19 @@ def test_arrays_are_kept_of_the_rows_that_are_named(tmp_path: Path):
     assert len(kept("all")) == 5
     with pytest.raises(UserError, match="--artifacts mcd: there is no such finished run"):
         kept("mcd")
+
+
+def test_every_published_run_of_this_protocol_has_the_identity_of_its_spec():
+    checked = 0
+    for study in STUDIES:
+        for path in map(Path, records.load(study)["path"]):
+            record = records.read(path)
+            spec = RunSpec.from_json(record["spec"])
+            same = (record["protocol"], record["revision"]) == (
+                load_suite(spec.suite).protocol,
+                method_revision(spec.method),
+            )
+            if same:
+                assert spec.run_id == record.run_id
+                checked += 1
+    assert checked or not (ROOT / "results" / "study" / "records.parquet").exists()
