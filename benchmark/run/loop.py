@@ -85,7 +85,8 @@ class Run:
         self.times: list[float] = []
         self.handed_out = [0]
         self.warnings: list[str] = []
-        self.share = target_share(resolved)
+        # of the methods of this repository: what a user's own `update` does beside training (waits, writes) is not ours to do
+        self.share = None if ".py:" in self.spec.method else target_share(resolved)
         self.last_checkpoint = self.last_beat = time.monotonic()
 
     def _stream(self, id: str, *, labelled: bool) -> Stream:
