@@ -14,10 +14,18 @@ $(VENV)/installed: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "The module venv is missing. Type: apt-get install python3-venv"; exit 2; }
 	@echo "Installing into $(VENV): torch and its companions, a few minutes the first time."
 	@$(BIN)/pip install -qq --upgrade pip
-	@$(BIN)/pip install -qq -e '.[dev,docs,frozen,export]'
+	@if [ -n "$(LOCKED)" ]; then $(BIN)/pip install -qq --require-hashes -r requirements.lock && $(BIN)/pip install -qq --no-deps -e .; \
+		else $(BIN)/pip install -qq -e '.[dev,docs,frozen,track,timm]'; fi
 	@touch $@
 
-setup: $(VENV)/installed ## the environment
+setup: $(VENV)/installed ## the environment; LOCKED=1: every package at the version and hash of requirements.lock
+
+# one file for every platform; the wheels of torch for Linux carry CUDA and run without a GPU too
+lock: setup ## requirements.lock anew, from pyproject.toml and what the registry has today
+	@$(BIN)/pip install -qq uv
+	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --all-extras \
+		pyproject.toml -o requirements.lock
+	@echo "Written: requirements.lock. Try it: make clean setup LOCKED=1"
 
 digits: setup ## run the digits suite (mini: minutes, no download) and print the table
 	@$(BIN)/python -m benchmark run --suite digits
@@ -35,7 +43,7 @@ lint: setup ## ruff, mypy, and that imports follow the flow
 	@$(BIN)/lint-imports
 
 test: lint ## the whole test suite with coverage (what CI runs)
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm and not perf and not soak" \
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slurm and not perf and not soak" --durations=15 \
 		--cov --cov-report=term:skip-covered --cov-fail-under=90
 
 bench: setup ## speed, side by side, as ratios beside the stored ones (.benchmarks/ratios.txt)
@@ -43,6 +51,9 @@ bench: setup ## speed, side by side, as ratios beside the stored ones (.benchmar
 
 baseline: setup ## keep the ratios of the last make bench as the stored ones
 	@$(BIN)/python -m tests.perf.pairs
+
+flops: setup ## count what the rows of the built-in suites compute, where the table of `plan` lacks it (minutes)
+	@$(BIN)/python -c "from benchmark.plan.counting import write_table; write_table()"
 
 soak: setup ## endurance: the long proofs
 	@$(BIN)/python -m pytest -m soak -s
@@ -57,4 +68,4 @@ clean: ## remove the environment and caches (records stay)
 
 -include slurm/Makefile.inc
 
-.PHONY: help setup digits pacs domainnet lint test bench baseline soak docs clean
+.PHONY: help setup lock digits pacs domainnet lint test bench baseline flops soak docs clean

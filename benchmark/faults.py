@@ -1,11 +1,12 @@
 """A switch for tests: make a named point fail.
 
 BENCHMARK_FAULT="point=fault[@n]" with a fault of: enospc, erofs, eio (the OSError), torn (cut the file to half, then
-die), kill (SIGKILL to ourselves), interrupt (KeyboardInterrupt), memory (MemoryError), nan (handled by the caller).
+die), kill (SIGKILL to ourselves), interrupt (KeyboardInterrupt), memory (MemoryError), cuda (a RuntimeError as a GPU
+raises it), nan (handled by the caller).
 `point` may end in `*`. `@n` waits for the n-th time the point is reached. Unset, every call returns at once.
 
 Points: open, write, fsync, replace, each with `:` and the name of the file (`replace:record.json`); lease; update;
-stage:NAME; evaluate; loss; answer (of a worker to its launcher).
+stage:NAME; evaluate; loss; restore; answer (of a worker to its launcher).
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def fault(point: str, file: Path | None = None) -> str:
         raise KeyboardInterrupt
     if kind == "memory":
         raise MemoryError("injected")
+    if kind == "cuda":
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
     return kind
 
 

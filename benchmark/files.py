@@ -1,7 +1,8 @@
 """Files that are either whole or not there: every write of the suite goes through here, and every small read.
 
 What is read may come from a stranger: a file that is no plain file (a pipe would wait for ever), is too large, is
-nested too deeply or is no JSON counts as absent, and its caller says so.
+nested too deeply or is no JSON counts as absent, and its caller says so. An archive is judged by its table of contents
+(`zip_members`, `believable`) before a byte of it is used.
 """
 
 from __future__ import annotations
@@ -13,17 +14,26 @@ import re
 import stat
 import tempfile
 import tomllib
-from collections.abc import Iterator
-from pathlib import Path
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from benchmark.errors import UserError
 from benchmark.faults import fault
 
+DEFAULT_ROOT = Path("data")  # of prepared images and weights
 LARGEST = 64 * 2**20  # bytes of a record, spec or curve; the largest real one has a few hundred kilobytes
 
 # what can move a terminal's cursor or turn the direction of writing, and halves of character pairs
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def data_folder(data_root: Path | None) -> Path:
+    """The data root that was meant: the given one, else BENCHMARK_DATA_ROOT, else `data` here."""
+    return data_root or Path(os.environ.get("BENCHMARK_DATA_ROOT") or DEFAULT_ROOT)
 
 
 def shown(text: object) -> str:
@@ -154,3 +164,77 @@ def _refuse(constant: str) -> None:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+# -- archives from elsewhere ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is believable. DomainNet's largest archive unpacks to some 6 GB in 175,000 files; pictures hardly compress."""
+
+    files: int = 1_000_000
+    total: int = 60 * 2**30
+    ratio: float = 100.0  # unpacked over packed, looked at above `small`
+    small: int = 50 * 2**20
+    kind: str = "archive of pictures"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One regular file of an archive: its clean name, the size it claims, and the handle to read it with."""
+
+    name: str
+    size: int
+    handle: Any
+
+
+def zip_members(archive: Path, source: zipfile.ZipFile) -> Iterator[Member]:
+    """The regular files, in order; folders are passed over; anything else is refused by name."""
+    for info in source.infolist():
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if info.is_dir():
+            clean_name(archive, info.filename.rstrip("/") or ".")
+        elif kind not in (0, stat.S_IFREG):
+            raise refused(archive, info.filename, "is a link or a device")
+        elif info.flag_bits & 0x1:
+            raise refused(archive, info.filename, "is encrypted")
+        else:
+            yield Member(clean_name(archive, info.filename), info.file_size, info)
+
+
+def clean_name(archive: Path, name: str) -> str:
+    """The name of a member if it stays inside the folder it is unpacked into, on every system."""
+    posix, windows = PurePosixPath(name), PureWindowsPath(name)
+    if posix.is_absolute() or windows.is_absolute() or windows.drive or name.startswith("\\"):
+        raise refused(archive, name, "has an absolute name")
+    if ".." in posix.parts or ".." in windows.parts or "\0" in name:
+        raise refused(archive, name, "leads out of the folder")
+    return str(posix)
+
+
+def refused(archive: Path, name: str, why: str) -> UserError:
+    """The sentence for a member that no honest archive holds."""
+    return UserError(
+        f"{archive} is refused: its member {name[:200]!r} {why}. Nothing was unpacked; get the archive elsewhere."
+    )
+
+
+def believable(archive: Path, members: Iterable[Member], limits: Limits) -> list[Member]:
+    """Every member, if all of them together are believable. Judged header by header: to reach the next header of a
+    compressed tar, the data before it must be unpacked, and a bomb would go off in the reading."""
+    found: list[Member] = []
+    total, packed = 0, archive.stat().st_size
+    for member in members:
+        found.append(member)
+        total += member.size
+        if len(found) > limits.files:
+            raise UserError(f"{archive} is refused: it claims more than {limits.files:,} files.")
+        if total > limits.total or (total > limits.small and total > limits.ratio * packed):
+            raise UserError(
+                f"{archive} is refused: {packed:,} bytes claim to unpack to {total:,} or more, which no {limits.kind} does."
+            )
+    twice = [name for name, n in Counter(m.name.casefold() for m in found).items() if n > 1]
+    if twice:
+        raise UserError(f"{archive} is refused: it holds {twice[0][:200]!r} twice.")
+    return found

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from methods import BUILT_IN as BUILT_IN
+from methods import installed, is_built_in
 from methods.errors import MethodError as MethodError
 from methods.explain import Dispute, Explanation, Facts
 
@@ -143,7 +144,7 @@ class Method(nn.Module):
 
     @classmethod
     def explain(cls, facts: Facts) -> Explanation | None:
-        """What follows from the settings alone, before anything is trained; None: this method has nothing to say."""
+        """What follows from the settings, and from finished runs among the facts; None: this method has nothing to say."""
         return None
 
     def uncertainty(self, images: Tensor) -> Tensor | None:
@@ -228,13 +229,19 @@ def registry() -> dict[str, type[Method]]:
 
 
 def load_method(name: str) -> type[Method]:
-    """A built-in by name, or a user's own class by `path/file.py:Class`."""
+    """A built-in by name, a user's own class by `path/file.py:Class`, or what an installed package offers by this name."""
     if ".py:" in name:
         return _user_class(name)
     for known, module, cls in BUILT_IN:
         if known == name:
             return getattr(importlib.import_module(module), cls)
-    raise MethodError(f"there is no method {name!r}")
+    found = installed.load(installed.METHODS, name)
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        package = installed.whose(installed.offered(installed.METHODS)[name])
+        raise MethodError(
+            f"The method {name!r} of the package {package} is no class made from methods.contract.Method."
+        )
+    return found
 
 
 def _user_class(name: str) -> type[Method]:
@@ -267,11 +274,13 @@ def _user_class(name: str) -> type[Method]:
 
 
 def method_revision(name: str) -> str:
-    """The number that stands for the method's mathematics in run_id: for a user's file, the hash of the file."""
+    """The number that stands for the method's mathematics in run_id: for a user's file, the hash of the file; for a
+    package's method, the package with its version and the hash of the file."""
     if ".py:" in name:
         file = name.rpartition(":")[0]
         return "file:" + hashlib.sha256(Path(file).expanduser().read_bytes()).hexdigest()[:16]
-    return str(load_method(name).revision)
+    cls = load_method(name)
+    return str(cls.revision) if is_built_in(name) else installed.identity(name)
 
 
 def build_hparams(cls: type[Method], *layers: Mapping[str, Any]) -> HParams:

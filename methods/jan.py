@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -55,7 +56,7 @@ def jmmd(
     def kernel(u: Sample, v: Sample, paired: bool) -> Tensor:
         layers = zip(u, v, widths, factors, strict=True)
         kernels = [gaussian_kernel(squared_distances(u_l, v_l, paired), b, a) for u_l, v_l, b, a in layers]
-        return torch.stack(kernels).prod(0)
+        return reduce(torch.mul, kernels)  # not `prod`: its backward pass asks the device how many zeros there are
 
     return mmd(x, y, kernel, estimator)
 
@@ -65,6 +66,7 @@ class JAN(OneNetwork):
 
     name = "jan"
     title = "JAN"
+    revision = 2  # the gradient of the joint kernel comes from a product, which rounds otherwise than `prod`
     HParams = JANHParams
     presets = {"unbiased": {"estimator": "unbiased"}, "linear": {"estimator": "linear"}}
     standards = ("combined", "single-best")

@@ -57,7 +57,9 @@ def mean_bandwidth(joint: Tensor) -> Tensor:
 
 def gaussian_kernel(distances: Tensor, bandwidth: Tensor | float, factors: Sequence[float] = (1.0,)) -> Tensor:
     """Σ_a exp(−d² / (a · b)) over the factors a: squared distances d² (any shape) → the same shape."""
-    scale = torch.as_tensor(bandwidth, dtype=distances.dtype, device=distances.device)
+    if not isinstance(bandwidth, Tensor):  # made on the device: a copy from the host would wait for it
+        bandwidth = torch.full((), bandwidth, dtype=distances.dtype, device=distances.device)
+    scale = bandwidth.to(distances.dtype)
     scale = scale.clamp_min(torch.finfo(distances.dtype).tiny)  # equal rows only: k is constant, not 0/0
     return torch.stack([torch.exp(-distances / (a * scale)) for a in factors]).sum(0)
 

@@ -73,6 +73,15 @@ def entropy(p: Tensor) -> Tensor:
     return -(p * p.clamp_min(torch.finfo(p.dtype).tiny).log()).sum(-1)
 
 
+# -- precision ------------------------------------------------------------------------------------------------------
+
+
+def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Within: no autocast, where the device knows of it."""
+    known = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if known else contextlib.nullcontext()
+
+
 # -- batch normalisation --------------------------------------------------------------------------------------------
 
 

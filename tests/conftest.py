@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import needs
 from tests.safety import sites as _sites
 
 
@@ -27,10 +28,9 @@ def _no_user_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def paper_tex() -> str:
     """The paper's LaTeX, for tests that check against it."""
-    path = os.environ.get("BENCHMARK_PAPER_TEX")
-    if not path or not Path(path).is_file():
-        pytest.skip("BENCHMARK_PAPER_TEX does not name the paper's LaTeX source")
-    return Path(path).read_text(encoding="utf-8")
+    if not needs.NEEDS["paper"].here:
+        needs.skip("paper")
+    return Path(os.environ["BENCHMARK_PAPER_TEX"]).read_text(encoding="utf-8")
 
 
 # -- every public error is met by a test: checked at the end of a whole run ------------------------------------------
@@ -38,7 +38,14 @@ def paper_tex() -> str:
 _sites.watch()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The pretended GPU comes last: a process that has seen a backward pass on a device cannot fork one that trains."""
+    items.sort(key=lambda item: item.path.parent.name == "gpu")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the workers of a parallel run report to their parent, which counts
+        config.pluginmanager.register(needs.Tally())
     if _sites.VARIABLE not in os.environ:  # not a worker of a parallel run, which has it from its parent
         os.environ[_sites.VARIABLE] = tempfile.mkdtemp(prefix="error-sites-")
 

@@ -12,6 +12,7 @@ import pytest
 from benchmark import records
 from benchmark.report.publish import QUOTED
 from benchmark.spec import load_suite
+from tests import needs
 from tests.safety.test_malice import quiet
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,11 +66,11 @@ def test_every_place_of_the_map_is_there_and_holds_what_it_is_named_for():
 
 
 def commands() -> dict[str, list[set[str]]]:
-    """{verb: the options of each call} of every `python -m benchmark …` in the texts; `data fetch` is a verb."""
+    """{verb: the options of each call} of every `python -m benchmark …` in the texts; `data fetch` is a verb, `suite new` too."""
     found: dict[str, list[set[str]]] = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
-        for verb, rest in re.findall(r"python -m benchmark ((?:data )?[a-z]+)([^\n`#]*)", text):
+        for verb, rest in re.findall(r"python -m benchmark ((?:data |suite )?[a-z]+)([^\n`#]*)", text):
             found.setdefault(verb, []).append(set(re.findall(r"--[a-z-]+", rest)))
     return found
 
@@ -107,8 +108,8 @@ def test_the_example_of_the_reference_runs(tmp_path: Path, monkeypatch: pytest.M
 # -- the site ---------------------------------------------------------------------------------------------------------
 
 
+@needs.docs
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path):
-    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.[docs]'")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr

@@ -15,8 +15,8 @@ from tests.methods.small import batches, build
 
 FILE = Path(__file__).parent / "golden" / "trajectories.json"
 STEPS = 20
-# pseudo labels within these few steps, and A ≠ 0: without them most of T-SVDNet would not act and nothing would guard it
-CHANGES = {"tsvdnet": {"tau": 0.3, "max_entropy": 1.35, "lam": 0.01}}
+# pseudo labels within these few steps, and A ≠ 0: without them much of T-SVDNet and its parent would stand unguarded
+CHANGES = {"tsvdnet": {"tau": 0.3, "max_entropy": 1.35, "lam": 0.01}, "ltc-msda": {"max_entropy": 1.38}}
 
 
 class Replay:

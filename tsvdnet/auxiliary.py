@@ -212,7 +212,10 @@ class Auxiliary(nn.Module):
 
     @torch.no_grad()
     def step(self, g: Tensor) -> None:
-        """After the step in θ: A from the G that `forward` saw, when its turn has come."""
+        """After the step in θ: A from the G that `forward` saw, when its turn has come.
+
+        On a GPU the host waits for the device once, within `shrink`; not at all where A must be zero.
+        """
         self.steps_at_max += self.eta >= self.schedule.eta_max
         count = self.steps % self.restart if self.restart else self.steps
         if count % self.every == 0:

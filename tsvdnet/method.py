@@ -20,7 +20,6 @@ tests/replay has the same algorithm written down a second time, plain loops in f
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from torch.nn import functional as F
 
 from methods.contract import LabeledBatch, Method, Range, UnlabeledBatch
 from methods.explain import Explanation, Facts
+from methods.layers import full_precision
 from tsvdnet import objective as terms_of
 from tsvdnet.auxiliary import Auxiliary, Growth, NuclearNorm, Ramp, active_lam
 from tsvdnet.diagnostics import describe_sigma, describe_similarity
@@ -53,12 +53,6 @@ FLAT = {
 }
 NESTED = {flat: name for name, flat in FLAT.items()}
 COUNTS = "low_rank._extra_state"  # η and the counts of steps: no weights, so no part of that hash
-
-
-def full_precision(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Within: no autocast, where the device knows of it."""
-    known = torch.amp.is_autocast_available(device.type)
-    return torch.autocast(device.type, enabled=False) if known else contextlib.nullcontext()
 
 
 def as_they_are(f: Tensor) -> Tensor:

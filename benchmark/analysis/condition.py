@@ -47,6 +47,7 @@ class Condition:
     points: tuple[int, ...]
     commits: tuple[str, ...]
     dirty: bool
+    mixed: tuple[str, ...] = ()  # sentences: precisions or devices that differ between the runs
 
     @property
     def targets(self) -> list[str]:
@@ -97,9 +98,10 @@ class Condition:
         if self.settings != "{}":
             changed = ", ".join(f"{k} = {v}" for k, v in json.loads(self.settings).items())
             said.append(f"Settings changed for all runs: {changed}.")
+        said += self.mixed
         if self.tier != "paper":
             said.append(DIRECTION_ONLY.format(tier=self.tier))
-        if seen := self.suite.tier(self.tier).seen:
+        if seen := self.suite.as_written(self.tier).seen:
             said.append(f"Chosen with target labels in sight: {seen}.")
         shown = ", ".join(c[:8] for c in self.commits[:4]) or "unknown"
         more = f" and {len(self.commits) - 4} more" if len(self.commits) > 4 else ""
@@ -147,9 +149,10 @@ def narrow(
 ) -> tuple[pd.DataFrame, Condition]:
     """The runs of one condition, with the columns `own`, `run_settings`, `statistics` added; UserError when it is not one.
 
-    `statistics` at test are those asked for, or the `usual` ones of a kind of table, or the only ones that the runs have.
-    `tuned` keeps tuned or untuned runs only, `latest` the newest revision of each
-    method. `own` is the canonical JSON of the method's own overrides, `run_settings` that of the harness's (`run.…`).
+    `statistics` at test are those asked for, or the `usual` ones of a kind of table, or the only ones that the runs have; a
+    run with `read_with` (of a row that reads another's runs) has those that it names. `tuned` keeps tuned or untuned runs
+    only, `latest` the newest revision of each method. `own` is the canonical JSON of the method's own overrides,
+    `run_settings` that of the harness's (`run.…`).
     """
     suite = load_suite(suite) if isinstance(suite, str) else suite
     rule = normalise(selection)
@@ -190,10 +193,11 @@ def narrow(
         why = f" First reason: {reasons[0]}" if reasons else ""
         raise UserError(
             f"None of the {len(runs)} runs of suite {suite.name}, tier {runs['tier'].iloc[0]} is done: {counts}.{why} "
-            f"Type: python -m benchmark status --suite {suite.name}"
+            f"Type: python -m benchmark status"
         )
     at_test, said = _at_test(done, statistics, usual, suite)
-    return runs.assign(statistics=at_test), _condition(done, suite, rule, at_test, said)
+    fixed = runs["read_with"] if "read_with" in runs else pd.Series(None, index=runs.index, dtype=object)
+    return runs.assign(statistics=fixed.fillna(at_test)), _condition(done, suite, rule, at_test, said)
 
 
 @lru_cache(maxsize=4096)
@@ -225,7 +229,7 @@ def _only(runs: pd.DataFrame, column: str, wanted: Any, plural: str, option: str
             raise unknown(f"run of suite {suite.name} with {option}", wanted, [str(v) for v in counts.index])
         return runs[runs[column] == wanted]
     if len(counts) > 1:
-        held = ", ".join(f"{value} ({n} runs)" for value, n in counts.items())
+        held = _listed(counts)
         raise UserError(
             f"The records of suite {suite.name} mix {plural}: {held}. One table shows one of them. "
             f"Add {option} {counts.index[0]}"
@@ -297,6 +301,25 @@ def _at_test(done: pd.DataFrame, wanted: str | None, usual: str, suite: Suite) -
     return wanted or usual, AT_TEST[wanted or usual]
 
 
+def _mixed(done: pd.DataFrame) -> list[str]:
+    """A sentence where runs of several precisions, or of several kinds of devices with a GPU among them, stand together."""
+    said = []
+    precisions = _counts(done["precision"].replace("", pd.NA))
+    if len(precisions) > 1:
+        said.append(
+            f"Precisions are mixed: {_listed(precisions)}. A difference between such rows may be one of rounding."
+        )
+    on_gpu = done["device"].fillna("").astype(str).str.startswith("cuda")
+    kinds = _counts(done["hardware"].where(on_gpu, "CPU"))
+    if on_gpu.any() and len(kinds) > 1:
+        said.append(f"Computed on several kinds of devices, which round differently: {_listed(kinds)}.")
+    return said
+
+
+def _listed(counts: pd.Series) -> str:
+    return ", ".join(f"{value} ({n} runs)" for value, n in counts.items())
+
+
 def _condition(done: pd.DataFrame, suite: Suite, rule: str, at_test: str, said: str) -> Condition:
     def listed(column: str) -> Sequence[str]:
         return sorted({part for text in done[column].dropna().unique() for part in str(text).split(",") if part})
@@ -317,4 +340,5 @@ def _condition(done: pd.DataFrame, suite: Suite, rule: str, at_test: str, said: 
         points=tuple(sorted({int(p) for p in done["eval_points"].dropna().unique()})),
         commits=tuple(str(c) for c in done["commit"].dropna().unique()),
         dirty=bool(done["dirty"].fillna(False).astype(bool).any()),
+        mixed=tuple(_mixed(done)),
     )

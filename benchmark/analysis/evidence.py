@@ -20,8 +20,10 @@ from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition
 from benchmark.analysis.family import family
 from benchmark.analysis.notes import remarked
+from benchmark.paper import answers
 from benchmark.paper import printed as reported
 from benchmark.paper.claims import Claim
+from benchmark.paper.folders import DEFAULT, RIVALS
 from benchmark.records import artifacts
 from benchmark.records.study import read_json
 
@@ -64,9 +66,10 @@ def decide(found: stats.Interval, bound: float = 0.0) -> Finding:
     return "opposite" if found.below(min(bound, 0.0)) else "short" if found.below(bound) else "open"
 
 
-def _rivals(evidence: Evidence, ours: s.Entry, standards: tuple[str, ...]) -> list[s.Entry]:
-    """Rows of other methods on the same split, tuned like ours."""
-    same = [e for e in evidence.rows if e.standard in standards and e.method != ours.method and e.plain]
+def _rivals(evidence: Evidence, ours: s.Entry, standards: tuple[str, ...], folder: Path = DEFAULT) -> list[s.Entry]:
+    """Rows of the other systems of the paper's tables on the same split, tuned like ours: the claims are about those."""
+    systems = answers.systems(folder) - {ours.method}
+    same = [e for e in evidence.rows if e.standard in standards and e.method in systems and e.plain]
     return [e for e in same if e.split == ours.split and bool(e.tuned) == bool(ours.tuned)]
 
 
@@ -102,7 +105,7 @@ def best(evidence: Evidence, claim: Claim) -> Result:
     ours = evidence.row(claim["method"])
     if ours is None:
         return "unmeasured", f"not measured: no runs of {claim['method']}"
-    answer, said = _against_all(evidence, ours, _rivals(evidence, ours, ALL), None)
+    answer, said = _against_all(evidence, ours, _rivals(evidence, ours, ALL, claim.folder), None)
     return answer, said + _untuned(ours)
 
 
@@ -111,7 +114,7 @@ def best_targets(evidence: Evidence, claim: Claim) -> Result:
     ours = evidence.row(claim["method"])
     if ours is None:
         return "unmeasured", f"not measured: no runs of {claim['method']}"
-    rivals = _rivals(evidence, ours, ALL)
+    rivals = _rivals(evidence, ours, ALL, claim.folder)
     answers = {t: _against_all(evidence, ours, rivals, t)[0] for t in evidence.condition.targets}
     if set(answers.values()) == {"unmeasured"}:
         return "unmeasured", "no rival measured on common seeds"
@@ -130,7 +133,7 @@ def beats_single_best(evidence: Evidence, claim: Claim) -> Result:
     ours = evidence.row(claim["method"])
     if ours is None:
         return "unmeasured", f"not measured: no runs of {claim['method']}"
-    return _against_all(evidence, ours, _rivals(evidence, ours, ("single-best",)), claim["target"])
+    return _against_all(evidence, ours, _rivals(evidence, ours, ("single-best",), claim.folder), claim["target"])
 
 
 def gain(evidence: Evidence, claim: Claim) -> Result:
@@ -227,7 +230,7 @@ def sigma_noise(evidence: Evidence, claim: Claim) -> Result:
     return answer, f"interquartile range {said}, n = {found[0].n}"
 
 
-# -- algebra and arithmetic: no records ---------------------------------------------------------------------------------
+# -- algebra, arithmetic, print: no records ---------------------------------------------------------------------------------
 
 
 def _setup(claim: Claim) -> tuple[int, int, float, float]:
@@ -281,6 +284,24 @@ def quoted(claim: Claim) -> Result:
     return ("opposite", "; ".join(wrong)) if wrong else ("held", f"all {total} quoted differences are right")
 
 
+def printed_gain(claim: Claim) -> Result:
+    """Printed ours − what others print for the same baseline: beyond the rounding of both, or not."""
+    numbers = reported.accuracies(claim.suite, claim.folder).set_index(["table", "block", "row", "column"])["printed"]
+    column = claim["column"]
+    ours, base = (numbers[*claim[key], column] for key in ("ours", "base"))
+    origin, row, standard = claim["other"]
+    beside = reported.rivals(claim.suite).set_index(["origin", "row", "standard", "column"])["printed"]
+    other = beside[origin, row, standard, column]
+    whose = reported.origins(RIVALS).set_index("origin")["title"][origin]
+    difference, rounding = Decimal(ours) - Decimal(other), reported.half_digit(ours) + reported.half_digit(other)
+    said = (
+        f"{ours} printed, {Decimal(ours) - Decimal(base)} above the paper's own {claim['base'][2]} ({base}); {whose} prints "
+        f"{other} for {row}: a difference of {difference}, rounding {rounding.normalize()}; another pipeline, one number, no "
+        "run of ours"
+    )
+    return ("held" if difference > rounding else "opposite" if difference < -rounding else "open"), said
+
+
 MEASURED: dict[str, Callable[[Evidence, Claim], Result]] = {
     "best": best,
     "best-targets": best_targets,
@@ -292,9 +313,10 @@ MEASURED: dict[str, Callable[[Evidence, Claim], Result]] = {
     "sigma-noise": sigma_noise,
 }
 COMPARES = ("best", "best-targets", "beats-single-best", "gain")  # these compare accuracies of our rows
-ARITHMETIC: dict[str, tuple[Literal["algebra", "arithmetic"], Callable[[Claim], Result]]] = {
+ARITHMETIC: dict[str, tuple[Literal["algebra", "arithmetic", "printed"], Callable[[Claim], Result]]] = {
     "tnn-bound": ("algebra", tnn_bound),
     "zero-bound": ("algebra", zero_bound),
     "averages": ("arithmetic", averages),
     "quoted": ("arithmetic", quoted),
+    "printed-gain": ("printed", printed_gain),
 }

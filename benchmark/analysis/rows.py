@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from benchmark.analysis import stats
+from benchmark.analysis.asked import outside_the_paper
 from benchmark.analysis.condition import Condition
 from benchmark.analysis.table import Cell, Row, words
 from benchmark.errors import UserError
@@ -74,7 +75,8 @@ class Entry:
     def row(self, *cells: Cell, notes: Sequence[str] = ()) -> Row:
         """A table row with its label first."""
         competes = self.standard != "upper-bound" and not self.label_free
-        return Row((words(self.label, self.name), *cells), self.block, competes, self.split, tuple(notes))
+        said = (*notes, *outside_the_paper(self.method))
+        return Row((words(self.label, self.name), *cells), self.block, competes, self.split, said)
 
     @cached_property
     def done(self) -> pd.DataFrame:

@@ -1,8 +1,9 @@
 """Verdicts: each claim of the paper, its test, and what the records say, in words that reach no further than they do.
 
-Three kinds of evidence are kept apart: `measured` (records, for one tier), `algebra` (holds at any tier) and
-`arithmetic` (the printed tables alone). Algebra, arithmetic and runs of the paper's set-up can refute; a smaller run
-refutes nothing: it has seen the effect, has not seen it, or has seen the opposite.
+Four kinds of evidence are kept apart: `measured` (records, for one tier), `algebra` (holds at any tier), `arithmetic` (the
+printed tables alone) and `printed` (numbers of others beside the paper's, which decide nothing). Algebra, arithmetic and
+runs of the paper's set-up can refute; a smaller run refutes nothing: it has seen the effect, has not seen it, or has seen
+the opposite.
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ SEEN: dict[Finding, str] = {
     "open": "not seen at this tier",
     "unmeasured": "not measured",
 }
-ANSWERS = tuple(dict.fromkeys([*DECIDED.values(), *SEEN.values()]))
+PRINTED: dict[Finding, str] = {
+    "held": "in line with print",
+    "short": "not shown in print",
+    "opposite": "against print",
+    "open": "not shown in print",
+    "unmeasured": "not measured",
+}
+ANSWERS = tuple(dict.fromkeys([*DECIDED.values(), *SEEN.values(), *PRINTED.values()]))
 READING = (
     "Seen: the whole 95 % interval lies on the claim's side of its bound; the opposite seen: wholly on the other side of "
     "zero, or beaten by a rival; not seen: anything else, fewer than 3 seeds included. At tier paper, with its settings, "
@@ -52,6 +60,10 @@ OF_LOOPS = (
     "Batch-norm statistics at test: claims on runs of protocol 1 compare accuracies with those that the loops leave behind; "
     "such runs were scored with no others."
 )
+OF_OTHERS = (
+    "Printed numbers of others: one printed number beside another of a different pipeline, no interval and no run of ours; "
+    "they neither support nor refute."
+)
 BESIDE_PRINT = (
     "Probes, σ, and the cells that the table reported holds against print: the statistics that the loops leave behind."
 )
@@ -65,8 +77,8 @@ class Verdict:
     text: str
     where: str
     suite: str
-    tier: str  # empty for algebra and arithmetic
-    kind: Literal["measured", "algebra", "arithmetic"]
+    tier: str  # empty for all that rests on no runs
+    kind: Literal["measured", "algebra", "arithmetic", "printed"]
     finding: Finding
     words: str
     decides: bool = True  # False: measured on less than the paper's set-up
@@ -75,11 +87,15 @@ class Verdict:
     @property
     def answer(self) -> str:
         """The finding in words that reach as far as it does."""
+        if self.kind == "printed":
+            return PRINTED[self.finding]
         return (DECIDED if self.decides else SEEN)[self.finding]
 
     @property
     def scope(self) -> str:
         """How far it reaches."""
+        if self.kind == "printed":
+            return "printed numbers of others"
         if self.kind != "measured" or not self.tier:
             return self.kind
         return f"tier {self.tier}" if self.decides else f"tier {self.tier}, direction only"
@@ -181,6 +197,7 @@ def conditions(found: list[Verdict]) -> tuple[str, ...]:
     return (
         "Algebra and arithmetic hold, and refute, at any tier; measured verdicts hold for the tier they name.",
         *READING,
+        *([OF_OTHERS] if any(v.kind == "printed" for v in found) else []),
         *([OF_TARGET] if "target" in used else []),
         *([OF_LOOPS] if "running" in used else []),
         *([BESIDE_PRINT] if used else []),

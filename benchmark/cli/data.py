@@ -1,16 +1,14 @@
-"""Verbs for the images: data list, fetch, prepare, check, sheet."""
+"""Verbs for the images: data list, links, fetch, prepare, check, sheet."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmark.cli import DataRoot, Json, app, err, out, quiet, say_json
+from benchmark.cli import DataRoot, Json, app, bars, counting, err, out, say_json
 
 if TYPE_CHECKING:
     from benchmark.data.get.sources import Source
@@ -26,73 +24,207 @@ The mini tier needs none of this. The prepared form, under the data root:
 - `digits/<mnist|mnistm|usps|svhn|syn>.npz`: x_train, y_train, x_test, y_test; uint8, native size, labels 0–9; without
   syn.npz our generator makes the domain, shown as syn*
 
-- `PACS/<art_painting|cartoon|sketch|photo>/<class>/*.jpg|png` and, if had, `PACS/splits/<domain>_train_kfold.txt` …
+- `<root>/<domain>/<class>/*.jpg|jpeg|png|webp` for every suite of pictures, yours too (`suite new`); or, instead of class
+  folders, one CSV of path, domain, class, or parquet shards with image, label, domain
 
-- `DomainNet/<clipart|infograph|painting|quickdraw|real|sketch>/<class>/*` with `<domain>_train.txt`, `<domain>_test.txt`
+- `PACS/<art_painting|cartoon|sketch|photo>/…` and, if had, `PACS/splits/<domain>_train_kfold.txt` …
+
+- `DomainNet/<clipart|infograph|painting|quickdraw|real|sketch>/…` with `<domain>_train.txt`, `<domain>_test.txt`
   (cleaned lists of clipart and painting in `cleaned/`)
 
 - `weights/resnet18.pth`, `weights/resnet101.pth`: torchvision's ImageNet weights, for the paper tier
+
+- `fetch-lock.json`: the hash of each file as it was fetched first; a later fetch gives the same bytes or is refused
 """,
 )
 app.add_typer(data, name="data")
 
-SuiteName = Annotated[str, typer.Option("--suite", help="digits, pacs, pacs-frozen or domainnet.")]
+SuiteName = Annotated[str, typer.Option("--suite", help="A built-in suite (`data list` names them), or a suite file.")]
+AnySuite = Annotated[
+    str, typer.Option("--suite", help="A built-in suite, or a suite file; default: all.", show_default=False)
+]
 Lists = Annotated[str, typer.Option("--lists", help="DomainNet: the cleaned or the original version.")]
 
 
 def _open(suite: str, data_root: Path | None) -> tuple[Suite, Path]:
     from benchmark.data.prepared import data_folder
+    from benchmark.errors import UserError
     from benchmark.spec import load_suite
+    from benchmark.spec.suite import READERS
 
-    return load_suite(suite), data_folder(data_root)
+    chosen = load_suite(suite)
+    if chosen.reader not in READERS:
+        raise UserError(
+            f"The images of {suite} are the business of the package that offers its reader {chosen.reader!r}."
+        )
+    return chosen, data_folder(data_root)
 
 
-@data.command("list", epilog="Example: `python -m benchmark data list --suite pacs --data-root data`")
-def list_(suite: SuiteName = "digits", data_root: DataRoot = None, lists: Lists = "cleaned", json: Json = False) -> int:
-    """What can be fetched, what is here already, and what has to be got by hand."""
-    from benchmark.data.get.sources import manual, sources
+def _public(chosen: Suite, suite: str) -> None:
+    """A suite whose images the list of sources knows, or a sentence."""
+    from benchmark.data.get.sources import datasets
+    from benchmark.errors import UserError
 
-    chosen, root = _open(suite, data_root)
-    files = sources(chosen.reader, lists)
-    steps = manual(chosen.reader, root)
+    if chosen.source not in datasets():
+        raise UserError(
+            f"The images of {chosen.name} are your own: nobody else has them to fetch. "
+            f"Type: python -m benchmark data check --suite {suite} --data-root FOLDER"
+        )
+
+
+def _list_all(data_root: Path | None, json: bool) -> int:
+    """Every built-in suite in one line: its domains and classes, and whether its folder is there."""
+    from benchmark.data.get.overview import overview
+    from benchmark.data.prepared import data_folder
+
+    root = data_folder(data_root)
+    rows = overview(root)
     if json:
-        rows = [{**s.model_dump(), "path": s.path(root), "here": s.path(root).is_file()} for s in files]
+        say_json({"data_root": root, "suites": [dataclasses.asdict(row) for row in rows]})
+        return 0
+    for row in rows:
+        out.print(f"  {row.suite:17} {row.title:17} {row.words()}", markup=False)
+    out.print("One of them: python -m benchmark data list --suite NAME", markup=False)
+    out.print("Pictures of your own: python -m benchmark suite new NAME --from FOLDER", markup=False)
+    return 0
+
+
+@data.command(
+    "list",
+    epilog="Examples:\n\n`python -m benchmark data list` (every suite)\n\n"
+    "`python -m benchmark data list --suite pacs --data-root data`",
+)
+def list_(suite: AnySuite = "", data_root: DataRoot = None, lists: Lists = "cleaned", json: Json = False) -> int:
+    """What can be fetched, what is here already, and what has to be got by hand; without --suite: which suites there are."""
+    from benchmark.data.get import lock
+    from benchmark.data.get.sources import AS_READ, manual, sources, things
+
+    if not suite:
+        return _list_all(data_root, json)
+    chosen, root = _open(suite, data_root)
+    _public(chosen, suite)
+    files = sources(chosen.source, lists)
+    steps = manual(chosen.source, root)
+    known = lock.read(root)
+
+    def standing(s: Source) -> str:
+        entry = known.get(s.path(root).relative_to(root).as_posix(), {})
+        when = str(entry.get("time", ""))[:10] if entry.get("url") in s.urls else s.confirmed
+        return f"confirmed by a fetch on {when}" if when else AS_READ
+
+    if json:
+        rows = [
+            {**s.model_dump(), "path": s.path(root), "here": s.path(root).is_file(), "standing": standing(s)}
+            for s in files
+        ]
         say_json({"suite": suite, "data_root": root, "files": rows, "manual": [m.model_dump() for m in steps]})
         return 0
     out.print(f"{chosen.title}: {len(files)} files can be fetched into {root}", markup=False)
     for s in files:
         state = "here" if s.path(root).is_file() else _size(s.size) or "not here"
-        known = s.hash.partition(":")[0].replace("-prefix", " (beginning)") or "no published hash: content is verified"
+        hashed = s.hash.partition(":")[0].replace("-prefix", " (beginning)") or "no published hash: content is verified"
         mirrors = f"{len(s.urls)} mirror{'s' if len(s.urls) > 1 else ''}"
-        out.print(f"  {s.file}  [{state}]  {s.about}; {mirrors}; {known}", markup=False)
+        out.print(f"  {s.file}  [{state}]  {s.about}; {mirrors}; {hashed}; {standing(s)}", markup=False)
+    for t in things(files):
+        ways = (f"{way[0].route} ({len(way)} file{'s' if len(way) > 1 else ''})" for way in t.order())
+        out.print(f"  {t.name}: {', or '.join(ways)}", markup=False)
     for m in steps:
         out.print(f"By hand: {m.about}\n  from {m.where}\n  {m.steps}", markup=False)
+    out.print("Which links live: python -m benchmark data links", markup=False)
     out.print(f"Next: python -m benchmark data fetch --suite {suite} --data-root {root}", markup=False)
     return 0
 
 
-@data.command(epilog="Example: `python -m benchmark data fetch --suite digits --data-root data`")
-def fetch(suite: SuiteName = "digits", data_root: DataRoot = None, lists: Lists = "cleaned", json: Json = False) -> int:
-    """Download what the internet gives, mirror after mirror; an interrupted fetch goes on where it stopped."""
+@data.command(
+    epilog="Examples:\n\n`python -m benchmark data links` (everything)\n\n`python -m benchmark data links --suite pacs`"
+)
+def links(
+    suite: AnySuite = "",
+    json: Json = False,
+) -> int:
+    """Ask every link for its size without fetching; code 1 when something has no live link."""
+    from benchmark.data.get.links import ask_all, unreachable
+    from benchmark.data.get.sources import AS_READ, datasets, sources, things
+
+    if suite:
+        _public(_open(suite, None)[0], suite)
+    names = [_open(suite, None)[0].source] if suite else datasets()
+    versions = [(name, version) for name in names for version in ("cleaned", "original")]
+    files = {(s.suite, s.file): s for name, version in versions for s in sources(name, version)}
+    with counting("asking", json) as tell:
+        asked = ask_all(files.values(), tell=tell)
+    dead = {}
+    for dataset, version in versions:
+        found = sources(dataset, version)
+        several = any(s.variant for s in found)
+        for t in unreachable(things(found), asked):
+            name = f"{dataset}: {t.name}{f' ({version})' if several else ''}"
+            dead[name] = [s.file for way in t.order() for s in way]
+    alive = sum(link.live for link in asked)
+    if json:
+        rows = [
+            {"file": a.source.file, "url": a.url, "host": a.host, "live": a.live, "size": a.size, "words": a.words}
+            for a in asked
+        ]
+        say_json({"links": rows, "live": alive, "without_a_live_link": list(dead)})
+        return 1 if dead else 0
+    for a in asked:
+        size = _size(a.size) or "no size told" if a.live else a.words
+        odd = f"; {AS_READ}: {a.words}" if a.live and a.words else ""
+        host = f"{a.url.partition(':')[0]}://{a.host}"
+        out.print(f"  {'live' if a.live else 'DEAD'}  {host}  {a.source.file}  {size}{odd}", markup=False)
+    hosts = sorted({a.host for a in asked if a.live})
+    out.print(f"{alive} of {len(asked)} links live, on {len(hosts)} hosts: {', '.join(hosts) or 'none'}.", markup=False)
+    for name, wanted in dead.items():
+        err.print(f"{name} has no live link: {', '.join(wanted[:4])}{' …' if len(wanted) > 4 else ''}", markup=False)
+    if dead:
+        err.print("By hand: python -m benchmark data list --suite NAME says where else to look.", markup=False)
+    else:
+        out.print("Everything has at least one live link.", markup=False)
+    return 1 if dead else 0
+
+
+@data.command(
+    epilog="Examples:\n\n`python -m benchmark data fetch --suite digits --data-root data`\n\n"
+    "`python -m benchmark data fetch --suite pacs --data-root data --route huggingface` (that host before the others)"
+)
+def fetch(
+    suite: SuiteName = "digits",
+    data_root: DataRoot = None,
+    lists: Lists = "cleaned",
+    route: Annotated[
+        str, typer.Option("--route", help="publisher, tll or huggingface: before the others.", show_default=False)
+    ] = "",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A file to take although it is not what the first fetch brought."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Download what the internet gives, route after route, mirror after mirror; an interrupted fetch goes on where it stopped."""
     from benchmark.data.get.fetch import fetch_all
     from benchmark.data.get.sources import manual, sources
 
     chosen, root = _open(suite, data_root)
-    with _bars(json) as tell:
-        got, failed = fetch_all(sources(chosen.reader, lists), root, tell=tell)
-    steps = manual(chosen.reader, root)
+    _public(chosen, suite)
+    with bars(json) as tell:
+        done = fetch_all(sources(chosen.source, lists), root, route=route, accept=accept or (), tell=tell)
+    steps = manual(chosen.source, root)
     if json:
-        rows = [{"file": g.source.file, "path": g.path, "sha256": g.sha256, "url": g.url} for g in got]
-        say_json({"suite": suite, "fetched": rows, "failed": failed, "manual": [m.model_dump() for m in steps]})
-        return 1 if failed else 0
-    for g in got:
+        rows = [{"file": g.source.file, "path": g.path, "sha256": g.sha256, "url": g.url} for g in done.got]
+        by_hand = [m.model_dump() for m in steps]
+        say_json({"suite": suite, "fetched": rows, "failed": done.failed, "passed": done.passed, "manual": by_hand})
+        return 1 if done.failed else 0
+    for g in done.got:
         out.print(f"  {g.path}  {'fetched' if g.url else 'was here'}  sha256 {g.sha256[:16]}…", markup=False)
-    for sentence in failed:
+    for sentence in done.passed:
+        err.print(f"Another route was taken: {sentence}", markup=False)
+    for sentence in done.failed:
         err.print(sentence, markup=False)
     for m in steps:
         out.print(f"By hand: {m.about}\n  from {m.where}\n  {m.steps}", markup=False)
     out.print(f"Next: python -m benchmark data prepare --suite {suite} --data-root {root}", markup=False)
-    return 1 if failed else 0
+    return 1 if done.failed else 0
 
 
 @data.command(
@@ -123,6 +255,8 @@ def prepare(
         out.print(f"  {name}: was here", markup=False)
     if done.lists:
         out.print(f"  lists: {', '.join(done.lists)}", markup=False)
+    for note in done.notes:
+        out.print(f"  {note}", markup=False)
     for sentence in done.refused:
         err.print(sentence, markup=False)
     for name in done.missing:
@@ -151,7 +285,7 @@ def check(
     from benchmark.data.get.check import check as work
 
     chosen, root = _open(suite, data_root)
-    options = {"lists": lists} if chosen.reader == "domainnet" else {}
+    options = {"lists": lists} if chosen.folders.option == "lists" else {}
     report = work(chosen, data_root, options, quick=quick)
     if report.ok and tier:
         report.fingerprint = load(chosen, tier, chosen.default_split, data_root, options).fingerprint
@@ -202,29 +336,3 @@ def sheet(
 
 def _size(size: int) -> str:
     return f"about {size / 1e9:.1f} GB" if size >= 1e9 else f"about {max(1, round(size / 1e6))} MB" if size else ""
-
-
-@contextlib.contextmanager
-def _bars(json: bool) -> Iterator[Callable[[Source, int, int], None] | None]:
-    """A progress bar for each file; nothing when nobody watches."""
-    if json or quiet():
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=err) as progress:
-        tasks: dict[str, Any] = {}
-
-        def tell(source: Source, done: int, total: int) -> None:
-            if source.file not in tasks:
-                tasks[source.file] = progress.add_task(source.file, total=None)
-            progress.update(tasks[source.file], completed=done, total=total or None)
-
-        yield tell

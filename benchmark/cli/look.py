@@ -1,4 +1,4 @@
-"""Verbs for what people look at: table, figure, report, export. Each reads the records and nothing else."""
+"""Verbs for what people look at: table, figure, report. They read the records and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmark.cli import RESULTS, Json, Results, app, comma_list, out, say_json
+from benchmark.cli import RESULTS, Json, Results, app, comma_list, err, home, out, say_json
 from benchmark.errors import UserError, unknown
 
 SuiteName = Annotated[str, typer.Option("--suite", help="Suite; not needed when the records hold only one.")]
@@ -58,7 +58,9 @@ def pick_suite(frame: Any, suite: str, results: Path) -> str:
     if len(held) == 1:
         return str(held[0])
     if not held:
-        raise UserError(f"There are no records in {results}. Type: python -m benchmark run --suite digits")
+        raise UserError(
+            f"There are no records in {results}. Type: python -m benchmark run --suite digits --results {results}"
+        )
     raise UserError(f"The records in {results} hold the suites {', '.join(held)}. Add --suite {held[0]}")
 
 
@@ -87,6 +89,12 @@ def table(
     tier: Tier = None,
     split: Split = None,
     target: Target = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Rows to show: name, name:preset, adabn, upper-bound, card, paper, all; default: what was run."
+        ),
+    ] = None,
     data: Data = None,
     protocol: Protocol = None,
     threads: Threads = None,
@@ -105,8 +113,9 @@ def table(
     forms = {"text": "", "markdown": "md", "latex": "tex", "csv": "csv", "html": "html"}
     if format not in forms:
         raise unknown("format of tables", format, forms)
-    if kind in ("averages", "verdicts") and statistics is not None:
-        raise UserError(f"--statistics does not go with --kind {kind}: leave it out.")
+    for option, value in {"--statistics": statistics, "--methods": methods}.items():
+        if kind in ("averages", "verdicts") and value:
+            raise UserError(f"{option} does not go with --kind {kind}: leave it out.")
     if kind == "averages":
         made = tables.averages()
     elif kind == "verdicts":
@@ -118,6 +127,7 @@ def table(
         frame = records.load(results, sent(results))
         options = given(tier=tier, split=split, data=data, protocol=protocol, threads=threads, latest=latest)
         options |= {"selection": selection, "statistics": statistics, "tuned": tuned, "settings": parse_settings(set_)}
+        options["methods"] = comma_list(methods)
         if target is not None:
             if kind != "per-class":
                 raise UserError("--target goes with --kind per-class: the other tables show every target.")
@@ -133,7 +143,7 @@ def table(
         for path in paths:
             out.print(str(path), markup=False)
     elif format == "text":
-        tables.show(made, out)
+        tables.show(made, out, whole="The whole table: the same command with --out FOLDER, or with: | less -S")
     else:
         sys.stdout.write(tables.FORMS[forms[format]](made))
     return 0
@@ -150,7 +160,7 @@ def figure(
     ] = "curves",
     target: Target = None,
     methods: Annotated[
-        list[str] | None, typer.Option(help="Methods to show: name or name:preset, comma-separated.")
+        list[str] | None, typer.Option(help="Methods to show: name, name:preset or a group, comma-separated.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run to show; the lowest common one by default.")] = None,
     selection: Selection = "last",
@@ -168,10 +178,15 @@ def figure(
 ) -> int:
     """A figure as PNG and PDF, from curves and artifacts that every run stores. Default folder: RESULTS/figures."""
     from benchmark import figures, records
+    from benchmark.analysis import asked
 
-    frame = records.load(results)
+    frame, words = records.load(results), comma_list(methods)
     options = given(target=target, seed=seed, tier=tier, split=split, data=data, threads=threads, latest=latest)
-    options |= {"methods": comma_list(methods) or None, "selection": selection, "settings": parse_settings(set_)}
+    options |= {
+        "methods": asked.present(frame, words) or words or None,
+        "selection": selection,
+        "settings": parse_settings(set_),
+    }
     options |= {"protocol": protocol, "statistics": statistics}
     if kind == "critical-difference":
         drawn = figures.draw(kind, frame, suite or None, **options)
@@ -179,10 +194,10 @@ def figure(
         suite = pick_suite(frame, suite, results)
         drawn = figures.draw(kind, frame, suite, **options)
     stem = "-".join(filter(None, [suite, tier, kind, target]))
-    paths = figures.write(drawn, out_ or results / "figures", stem)
+    paths = figures.write(drawn, out_ or home(results) / "figures", stem)
     if json:
-        words = {"title": drawn.title, "alt": drawn.alt, "caption": drawn.caption, "conditions": drawn.conditions}
-        say_json({**words, "files": [str(p) for p in paths]})
+        said = {"title": drawn.title, "alt": drawn.alt, "caption": drawn.caption, "conditions": drawn.conditions}
+        say_json({**said, "files": [str(p) for p in paths]})
     else:
         out.print(f"{drawn.title}\n{drawn.caption}", markup=False)
         out.print(" ".join(drawn.conditions), style="dim", markup=False, highlight=False)
@@ -193,20 +208,42 @@ def figure(
 
 @app.command(
     epilog="Examples:\n\n`python -m benchmark report` (writes RESULTS/report.html)\n\n"
-    "`python -m benchmark report --results results/digits-lite --out digits.html --no-figures`"
+    "`python -m benchmark report --results results/lite --out lite.html --no-figures`\n\n"
+    "`python -m benchmark report --serve` (in a browser, while a sweep runs)"
 )
 def report(
     out_: Annotated[Path | None, typer.Option("--out", help="File to write; default RESULTS/report.html.")] = None,
-    figures: Annotated[bool, typer.Option(help="Draw the figures (some seconds for each suite).")] = True,
-    sheets: Annotated[bool, typer.Option(help="Show samples of the images that the suite generated.")] = True,
+    figures: Annotated[
+        bool | None,
+        typer.Option(
+            "--figures/--no-figures", help="Draw the figures (some seconds for each suite); default yes, served no."
+        ),
+    ] = None,
+    sheets: Annotated[
+        bool | None,
+        typer.Option(
+            "--sheets/--no-sheets", help="Show samples of the images that the suite generated; default yes, served no."
+        ),
+    ] = None,
     title: Annotated[str, typer.Option(help="Heading of the report.")] = "Benchmark report",
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show it in a browser on this machine; it follows the records.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of --serve; 0: a free one.", show_default=False)] = 0,
     results: Results = RESULTS,
     json: Json = False,
 ) -> int:
     """One HTML file with everything: verdicts, tables that sort and filter, curves, figures, every run. Opens from disk."""
     from benchmark import report as page
 
-    path = page.write(results, out_ or results / "report.html", figures=figures, sheets=sheets, title=title)
+    if serve and out_:
+        raise UserError("--serve writes no file: leave out --out, or type the command without --serve for the file.")
+    if port and not serve:
+        raise UserError("--port goes with --serve.")
+    drawn = {"figures": not serve if figures is None else figures, "sheets": not serve if sheets is None else sheets}
+    if serve:
+        return _serve(results, port, title, json=json, **drawn)
+    path = page.write(results, out_ or home(results) / "report.html", title=title, **drawn)
     if json:
         say_json({"file": str(path), "bytes": path.stat().st_size})
     else:
@@ -214,22 +251,22 @@ def report(
     return 0
 
 
-@app.command(
-    epilog="Examples:\n\n`python -m benchmark export --format parquet --out runs.parquet`\n\n"
-    "`python -m benchmark export --format tensorboard --out boards` (then: tensorboard --logdir boards)"
-)
-def export(
-    format: Annotated[str, typer.Option("--format", help="parquet, csv, tensorboard.")] = "parquet",
-    out_: Annotated[Path | None, typer.Option("--out", help="File (parquet, csv) or folder (tensorboard).")] = None,
-    results: Results = RESULTS,
-    json: Json = False,
-) -> int:
-    """All runs in one file for other tools, or their curves for TensorBoard."""
-    from benchmark.records import export as exports
+def _serve(results: Path, port: int, title: str, *, figures: bool, sheets: bool, json: bool) -> int:
+    """Serve until Ctrl-C, which is how it ends: no failure."""
+    from benchmark.report.serve import Watched, serve
 
-    path = exports.write(results, format, out_)
-    if json:
-        say_json({"format": format, "path": str(path)})
-    else:
-        out.print(str(path), markup=False)
-    return 0
+    def ready(url: str) -> None:
+        if json:
+            say_json({"url": url, "results": str(results)})
+            sys.stdout.flush()
+        else:
+            out.print(f"The report of {results}: {url}", markup=False)
+            out.print("It follows the records, on this machine alone. Ctrl-C ends it.")
+
+    try:
+        serve(Watched(results, title=title, figures=figures, sheets=sheets), port=port, ready=ready)
+    except KeyboardInterrupt:
+        err.print(
+            f"No longer served. For a file that stays: python -m benchmark report --results {results}", markup=False
+        )
+        return 0

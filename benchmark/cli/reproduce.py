@@ -10,8 +10,9 @@ import typer
 from benchmark import plan as planning
 from benchmark import records
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err, out, say_json
-from benchmark.cli.runs import LimitSteps, Seeds, Threads, Tier, pick_device, writable
+from benchmark.cli.runs import Device, LimitSteps, PerDevice, Seeds, Threads, Tier, Workers, pick_gpus, writable
 from benchmark.errors import UserError, unknown
+from benchmark.launch.device import spelled
 from benchmark.paper import folders, wanted
 from benchmark.paper.wanted import Item
 from benchmark.plan import Plan
@@ -33,10 +34,9 @@ def reproduce(
     ] = None,
     limit_steps: LimitSteps = None,
     threads: Threads = 1,
-    workers: Annotated[
-        int, typer.Option(min=0, help="Runs at the same time; 0: as many as the cores or the GPU can serve.")
-    ] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    workers: Workers = 0,
+    device: Device = "auto",
+    per_device: PerDevice = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List every run with its hours, and stop.")] = False,
     executor: Annotated[str, typer.Option(help="local or slurm.")] = "local",
     cluster: Annotated[Path | None, typer.Option(help="Cluster profile, with --executor slurm.")] = None,
@@ -46,7 +46,7 @@ def reproduce(
     json: Json = False,
 ) -> int:
     """Reproduce a table or figure of the paper: run what is missing, then ours beside the printed, with the verdicts."""
-    from benchmark.cli import session
+    from benchmark.cli.parts import session
     from benchmark.launch.local import default_workers
 
     if executor not in ("local", "slurm"):
@@ -69,7 +69,7 @@ def reproduce(
     if dry_run:
         return _list(suites, plans, json=json)
     writable(results)
-    chosen = pick_device(device)
+    gpus = pick_gpus(device, per_device) if executor == "local" else []
     for work in suites:
         work.announce()
     if executor == "slurm":
@@ -79,8 +79,9 @@ def reproduce(
         return verbs.send(every, results=results, data_root=data_root, cluster=cluster, json=json)
     code = 0
     for work in suites:
-        count = workers or default_workers(work.plan.suite.tier(work.plan.tier), threads, chosen)
-        code = max(code, session.exit_code(work.launch(workers=count, device=chosen, fail_fast=False)))
+        settings, domains = work.plan.suite.tier(work.plan.tier), len(work.plan.suite.domains)
+        count = workers or default_workers(settings, threads, gpus, per_device, domains)
+        code = max(code, session.exit_code(work.launch(workers=count, device=spelled(gpus), fail_fast=False)))
         if code == 130:
             break
     frame = records.load(results)
@@ -171,7 +172,7 @@ def _draw(item: Item, made: Plan, frame: Any, folder: Path, results: Path, *, js
         files = tables.write(table, results / "tables", stem)
         found["table"] = document(table)
         if not json:
-            show(table, out)
+            show(table, out, whole=f"The whole table: {files[0]}")
     else:
         figure = item.figure
         drawn = figures.draw(figure.kind, frame, figure.suite, target=figure.target, methods=figure.names)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, err, out, say_json
-from benchmark.cli.runs import Set, Split, SuiteOption, Threads, Tier, pick_device, writable
+from benchmark.cli.runs import Device, PerDevice, Set, Split, SuiteOption, Threads, Tier, Workers, pick_gpus, writable
+from benchmark.launch.device import spelled
 
 if TYPE_CHECKING:
     from benchmark.plan import tune as tuning
@@ -29,7 +30,9 @@ def tune(
     trials: Annotated[int, typer.Option(help="Settings tried for each method; the first are its defaults.")] = 8,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--methods", help="Names, name:preset, path/file.py:Class[@preset]; default: all."),
+        typer.Option(
+            "--methods", help="Names, name:preset, path/file.py:Class[@preset], card, paper, all; default: all."
+        ),
     ] = None,
     rule: Annotated[str, typer.Option(help="unsup, source-val, snd, bnm or dev: no target label.")] = "unsup",
     statistics: Annotated[
@@ -41,10 +44,9 @@ def tune(
     split: Split = "",
     set_: Set = None,
     threads: Threads = 1,
-    workers: Annotated[
-        int, typer.Option(min=0, help="Runs at the same time; 0: as many as the cores or the GPU can serve.")
-    ] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, or auto.")] = "auto",
+    workers: Workers = 0,
+    device: Device = "auto",
+    per_device: PerDevice = 0,
     output: Annotated[
         Path | None, typer.Option(help="The file to write; default: tuned-SUITE-TIER-TARGET.toml among the results.")
     ] = None,
@@ -84,13 +86,13 @@ def tune(
             f"target labels. Trials are kept in {folder}",
             markup=False,
         )
-    chosen = pick_device(device)
-    workers = workers or default_workers(load_suite(suite).tier(study.tier), threads, chosen)
-    first = _launch(tried, folder, data_root, workers, chosen, show=not json)
+    gpus, within = pick_gpus(device, per_device), load_suite(suite)
+    workers = workers or default_workers(within.tier(study.tier), threads, gpus, per_device, len(within.domains))
+    first = _launch(tried, folder, data_root, workers, spelled(gpus), show=not json)
     if first.interrupted:
         return 130
     again = tuning.finals(study, tried, folder, data_root)
-    second = _launch(again, folder, data_root, workers, chosen, show=not json)
+    second = _launch(again, folder, data_root, workers, spelled(gpus), show=not json)
     if second.interrupted:
         return 130
     choices = tuning.choose(study, tried, again, folder)
@@ -106,7 +108,7 @@ def _launch(
     """All trials through the local pool; what is done already is not run again."""
     from benchmark import plan as planning
     from benchmark import records
-    from benchmark.cli.session import Watch
+    from benchmark.cli.parts.progress import Watch
     from benchmark.launch.local import Outcome, launch
 
     specs = list({trial.spec.run_id: trial.spec for trial in tried}.values())

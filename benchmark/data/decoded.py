@@ -63,8 +63,8 @@ class Files:
         return out
 
 
-def read_image(file: Path, size: int) -> np.ndarray:
-    """One picture as (3, size, size) uint8: RGB, shorter side to `size`, centre square."""
+def read_image(file: Path, size: int | None) -> np.ndarray:
+    """One picture as (3, size, size) uint8: RGB, shorter side to `size` (None: as it is), centre square."""
     try:
         with warnings.catch_warnings(), Image.open(file) as image:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -73,6 +73,7 @@ def read_image(file: Path, size: int) -> np.ndarray:
         raise UserError(f"The picture {file} cannot be read: {reason(error)}.") from None
     w, h = rgb.size
     side = min(w, h)
+    size = size or side
     box = ((w - side) // 2, (h - side) // 2, (w - side) // 2 + side, (h - side) // 2 + side)
     if (w, h) != (size, size):
         rgb = rgb.resize((size, size), Image.Resampling.BILINEAR, box=box)
@@ -147,6 +148,11 @@ def decoded(
     made = _open(path, len(files), size)
     assert made is not None
     return made
+
+
+def is_decoded(count: int, size: int, fingerprint: str, cache: Path) -> bool:
+    """Whether `decoded` would find its map."""
+    return _open(cache / "decoded" / cache_name(fingerprint, size), count, size) is not None
 
 
 class _DiskFull(Exception):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError  # of numpy's reader of headers
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from torch import Tensor
 from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess, chosen
 from benchmark.data.cache import digest
 from benchmark.data.made.typeset import syn_file
-from benchmark.data.prepared import check_words, combine, known_options, remembered, suite_folder
+from benchmark.data.prepared import combine, known_options, remembered, suite_folder
 from benchmark.errors import UserError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def file_fingerprint(file: Path, data_root: Path | None) -> str:
 def _files(suite: Suite, tier: str, data_root: Path | None, options: Mapping[str, str]) -> dict[str, tuple[Path, bool]]:
     """The file of each domain and whether our generator made it; all that is missing in one sentence."""
     known_options(options, (), "digits")
-    folder = suite_folder("digits", data_root)
+    folder = suite_folder(suite, data_root)
     found = {d.id: (folder / f"{d.name}.npz", False) for d in suite.domains}
     missing = [file.name for id, (file, _) in found.items() if not file.is_file() and id != "syn"]
     if missing:
@@ -94,9 +95,14 @@ def read(file: Path) -> dict[str, np.ndarray]:
     except ValueError as error:
         if "allow_pickle" in str(error):
             raise ValueError("it holds Python objects (object arrays), which are never unpickled here") from None
-        raise ValueError(f"it cannot be read as .npz: {error}") from None
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise ValueError(f"it cannot be read as .npz: {error}") from None
+        raise _unreadable(error) from None
+    except (OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, TokenError) as error:
+        raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> ValueError:
+    """In words of a length that can be read: some errors hold what they found in the file."""
+    return ValueError(f"it cannot be read as .npz: {str(error)[:300]}")
 
 
 def faults(arrays: Mapping[str, np.ndarray]) -> list[str]:
@@ -146,7 +152,10 @@ def _sound(file: Path) -> dict[str, np.ndarray]:
     except ValueError as error:
         wrong = [str(error)]
     if wrong:
-        raise UserError(f"{file} is not right: {'; '.join(wrong)}. {check_words('digits', file.parent.parent)}")
+        raise UserError(
+            f"{file} is not right: {'; '.join(wrong)}. Type: python -m benchmark data check --suite digits --data-root "
+            f"{file.parent.parent}"
+        )
     return {key: arrays[key] for key in KEYS}
 
 

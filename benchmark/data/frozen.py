@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from benchmark.data.cache import cache_root, make_folder, replacing
 from benchmark.data.decoded import Files as Pictures
 from benchmark.data.decoded import cache_name
-from benchmark.data.prepared import combine, hash_file, tree_fingerprint
+from benchmark.data.prepared import combine, hash_file
 from benchmark.errors import UserError
 
 CUT = 14  # blocks 0…13 are frozen
@@ -88,14 +88,14 @@ def trunk(network: nn.Module, pixels: Tensor) -> Tensor:
 # -- activations, made once -----------------------------------------------------------------------------------------
 
 
-def activations(tree: Path, names: Sequence[str], size: int, data_root: Path | None) -> np.ndarray:
+def activations(files: Sequence[str], fingerprint: str, size: int, data_root: Path | None) -> np.ndarray:
     """(N, 192, h, w) float16 of one domain, memory-mapped; made on the first call, by one process for all."""
-    mark = combine(tree_fingerprint(tree, names, data_root), weights_hash(), "stem and blocks 0-13, float16")
+    mark = combine(fingerprint, weights_hash(), "stem and blocks 0-13, float16")
     path = make_folder(cache_root(data_root) / "activations") / cache_name(mark, size)
     if not path.exists():
         with FileLock(f"{path}.lock"):
             if not path.exists():  # another process may have made it while this one waited
-                pictures = Pictures([tree / name for name in names], size)
+                pictures = Pictures([Path(file) for file in files], size)
                 with replacing(path) as temporary, temporary.open("wb") as out:
                     np.save(out, _through(pictures, size))
     return np.load(path, mmap_mode="r", allow_pickle=False)

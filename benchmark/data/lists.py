@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmark.errors import UserError
 
-SUFFIXES = (".jpg", ".jpeg", ".png")
+if TYPE_CHECKING:
+    from benchmark.spec import Reading
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 PARTS = ("train", "test")
 
 
@@ -22,14 +26,14 @@ class Item:
     label: int
 
 
-def scan(root: Path, domain: str, classes: Sequence[str]) -> list[Item]:
+def scan(root: Path, domain: str, classes: Sequence[str], left_out: Collection[str] = ()) -> list[Item]:
     """Every picture under `<root>/<domain>/<class>/`, by class and then by name: the same order on every machine."""
     items = []
     for label, name in enumerate(classes):
         folder = root / domain / name
         files = sorted(e.name for e in os.scandir(folder) if is_picture(e.name)) if folder.is_dir() else []
         items += [Item(f"{domain}/{name}/{file}", label) for file in files]
-    return items
+    return [item for item in items if item.name not in left_out] if left_out else items
 
 
 def is_picture(name: str) -> bool:
@@ -37,23 +41,18 @@ def is_picture(name: str) -> bool:
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
 
-def list_files(root: Path, domain: str, reader: str, version: str = "") -> dict[str, Path]:
-    """The train and test list of a domain, or {} when one of them is not there.
-
-    PACS: `splits/<domain>_train_kfold.txt` and `_crossval_kfold.txt` (the official test list is both together).
-    DomainNet: `<version>/<domain>_train.txt` if there is such a folder with that list, else `<domain>_train.txt`.
-    """
-    if reader == "pacs":
-        found = {
-            "train": root / "splits" / f"{domain}_train_kfold.txt",
-            "test": root / "splits" / f"{domain}_crossval_kfold.txt",
-        }
-        return found if all(p.is_file() for p in found.values()) else {}
-    for folder in (root / version, root):
-        found = {part: folder / f"{domain}_{part}.txt" for part in PARTS}
-        if all(p.is_file() for p in found.values()):
+def list_files(root: Path, domain: str, reading: Reading) -> dict[str, Path]:
+    """The train and the test list of a domain, from the first place that has both; {} when there is none."""
+    for names in reading.list_names(domain):
+        found = {part: root / name for part, name in zip(PARTS, names, strict=True)}
+        if all(path.is_file() for path in found.values()):
             return found
     return {}
+
+
+def leads_out(name: str) -> bool:
+    """Whether a name from a list leads out of the folder that it is relative to."""
+    return name.startswith("/") or ".." in name.split("/")
 
 
 def read_list(file: Path, first_label: int = 0) -> list[Item]:
@@ -68,7 +67,7 @@ def read_list(file: Path, first_label: int = 0) -> list[Item]:
             raise UserError(f"{file}, line {number}: expected 'name label', found {line.strip()[:80]!r}.")
         if int(label) < first_label:
             raise UserError(f"{file}, line {number}: the label {label} is below {first_label}.")
-        if name.startswith("/") or ".." in name.split("/"):
+        if leads_out(name):
             raise UserError(f"{file}, line {number}: the name {name!r} leads out of the data folder.")
         items.append(Item(name, int(label) - first_label))
     return items

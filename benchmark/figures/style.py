@@ -15,13 +15,14 @@ from methods import BUILT_IN
 
 # Okabe and Ito's palette without yellow (too light on white), then three darker ones of ours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7A5195", "#8C6D31", "#5B7553")
-# One for each method by its place in the paper's tables, the last three for methods of the user's own; far apart in CIELAB,
-# for deuteranopes too.
+# One for each method by its place in the list of them, what is left for methods of the user's own; far apart in CIELAB, for
+# deuteranopes too.
 METHODS = (
     "#000000", "#E69F00", "#D55E00", "#660011", "#BBAA66", "#009E73", "#117700", "#56B4E9",
     "#CC79A7", "#BB1199", "#550055", "#8A6BFF", "#0072B2", "#0000FF", "#225544", "#1100AA",
+    "#002277", "#6644FF", "#3344BB", "#EE9999",
 )  # fmt: skip
-MARKERS = "osDv^<>PXph*d"  # 13 of them and 16 colours: both come again together after 208 methods only
+MARKERS = "osDv^<>PXph*d"  # 13 of them and 20 colours: both come again together after 260 methods only
 DASHES = ("-", "--", "-.", ":")
 TINTS = (0.0, 0.45, -0.45)  # towards white, towards black: with the dashes, 12 presets of a method
 SOURCE, TARGET = "#D55E00", "#5E3C99"  # the paper's red and purple

@@ -42,6 +42,12 @@ class Resources(BaseModel):
     device: Literal["auto", "cpu"] = Field(
         "auto", description="auto: a task that asks for a GPU must find it; cpu: never use it"
     )
+    gpu_memory_gb: float = Field(
+        1.0, ge=0, le=1024, description="GB that must be free on a task's GPU; a node with less is left for another"
+    )
+    share: int = Field(
+        1, ge=1, le=64, description="runs at once in a task, all on its GPU; they share its memory_gb too"
+    )
     cpus: int = Field(1, ge=1, le=1024, description="CPU cores")
     memory_gb: float = Field(4.0, gt=0, le=16384, description="memory in GB")
     time: int = Field(
@@ -70,6 +76,10 @@ class Profile(Resources):
 
     title: str = Field("", description="a name for people")
     tiers: dict[Literal["mini", "lite", "paper"], dict[str, Any]] = Field({}, description="resources of one tier")
+    decode: dict[str, Any] = Field(
+        {},
+        description="resources of the CPU job that decodes pictures before a sweep on GPUs; else a task's, without GPU",
+    )
     parallel: int = Field(64, ge=1, le=10000, description="tasks of one array that may run at once")
     pack_minutes: float = Field(60, ge=0, le=525_600, description="short runs share a task until it has this much work")
     pack_runs: int = Field(50, ge=1, le=1000, description="the most runs that share a task")
@@ -103,6 +113,7 @@ def load_profile(path: str | Path) -> Profile:
         table = document.get("tiers", {}).get(tier)
         if table is not None:
             _validate(Resources, table, f"[tiers.{tier}] of the cluster profile {file}")
+    _validate(Resources, profile.decode, f"[decode] of the cluster profile {file}")
     return profile
 
 

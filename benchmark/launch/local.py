@@ -24,15 +24,17 @@ from benchmark import records, run
 from benchmark.errors import Interrupted
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
+from benchmark.launch.device import Gpu, need_mb, torch_device, visible
+from benchmark.launch.submissions import Note
 from benchmark.machine import cores
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld
-from benchmark.run.failure import reason_of, write_failure
-from benchmark.run.speed import needs_compiler
+from benchmark.run.failure import is_device_error, reason_of, write_failure
+from benchmark.run.speed import needs_compiler, needs_precision
 from benchmark.spec import RunSpec, TierSettings, resolve
 
-SHARED = 4  # small runs on one GPU: each leaves most of it idle, waiting for Python
-SMALL = 32  # pixels: the digits' side
+SHARED = 4  # runs on one GPU: a small one leaves most of it idle, waiting for Python; more gain nothing
+FILLED = 0.9  # of a GPU's free memory
 
 
 @dataclass
@@ -65,12 +67,19 @@ class _Worker:
     stopping: bool = False
 
 
-def default_workers(settings: TierSettings, threads: int, device: str) -> int:
-    """Runs at the same time: the cores divided by the threads of a run; on a GPU a few small ones, or one that fills it."""
+def default_workers(settings: TierSettings, threads: int, gpus: Sequence[Gpu], per_device: int, domains: int) -> int:
+    """Runs at the same time: the cores divided by the threads of a run; with GPUs `per_device` on each of them.
+
+    0 of these means as many as fit into the least free memory of them, up to `SHARED`.
+    """
     fit = max(1, cores() // threads)
-    if device.startswith("cuda"):
-        return min(fit, SHARED if settings.network.image_size <= SMALL else 1)
-    return fit
+    if not gpus:
+        return fit
+    if per_device:
+        return per_device * len(gpus)
+    free = min(gpu.free_mb for gpu in gpus)
+    each = max(1, min(SHARED, int(FILLED * free / need_mb(settings, domains))))
+    return max(len(gpus), min(fit, each * len(gpus)))
 
 
 def launch(
@@ -82,11 +91,21 @@ def launch(
     device: str = "cpu",
     fail_fast: bool = False,
     watch: Callable[[Event], None] = lambda event: None,
+    keep_model: str = "none",
+    track: Sequence[str] = (),
 ) -> Outcome:
-    """Execute all specs on at most `workers` processes. Ctrl-C lets each worker save itself, then stops."""
+    """Execute all specs on at most `workers` processes. Ctrl-C lets each worker save itself, then stops.
+
+    `device` is cpu, or the GPUs to use as in `cuda:0,2`: workers go round them, and each sees its own alone.
+    """
     if any(resolve(spec).settings.compile for spec in specs):
         needs_compiler(device.partition(":")[0])
-    pool = Pool(list(specs), results=results, data_root=data_root, device=device, fail_fast=fail_fast, watch=watch)
+    for precision in {resolve(spec).settings.precision for spec in specs}:
+        needs_precision(precision, device)
+    pool = Pool(
+        list(specs), results=results, data_root=data_root, device=device, fail_fast=fail_fast, watch=watch,
+        keep_model=keep_model, track=track,
+    )  # fmt: skip
     return pool.run(min(workers, len(specs)))
 
 
@@ -102,34 +121,41 @@ class Pool:
         device: str,
         fail_fast: bool,
         watch: Callable[[Event], None],
+        keep_model: str = "none",
+        track: Sequence[str] = (),
     ) -> None:
         self.queue = deque(specs)
-        self.results, self.data_root, self.device = results, data_root, device
-        self.fail_fast, self.watch = fail_fast, watch
+        self.results, self.data_root = results, data_root
+        self.device, self.visible = torch_device(device), visible(device)
+        self.fail_fast, self.watch, self.keep_model, self.track = fail_fast, watch, keep_model, tuple(track)
         self.outcome = Outcome()
         self.workers: list[_Worker] = []
 
     def run(self, count: int) -> Outcome:
         """Until every spec has an end."""
+        note = Note(self.results, list(self.queue))
         try:
             self.workers = [self._start(i) for i in range(count)]
             for worker in self.workers:
                 self._next(worker)
             while any(w.spec for w in self.workers):
                 self._listen()
+                note.touch()
         except KeyboardInterrupt:
             self.outcome.interrupted = True
             self.queue.clear()
             self._stop()
         finally:
+            note.remove()
             self._end()
         return self.outcome
 
     def _start(self, number: int) -> _Worker:
         context = _context()
         ours, theirs = context.Pipe()
-        places = (str(self.results), str(self.data_root or ""), self.device)
-        process = context.Process(target=_work, args=(theirs, *places, dict(os.environ)), daemon=True)
+        places = (str(self.results), str(self.data_root or ""), self.device, self.keep_model, self.track)
+        own = {"CUDA_VISIBLE_DEVICES": self.visible[number % len(self.visible)]} if self.visible else {}
+        process = context.Process(target=_work, args=(theirs, *places, {**os.environ, **own}), daemon=True)
         process.start()
         theirs.close()
         return _Worker(number, process, ours)
@@ -166,6 +192,13 @@ class Pool:
             if kind == "beat":
                 self.watch(Event("beat", worker.number, worker.spec, beat=content))
                 continue
+            if (
+                kind == "broken"
+            ):  # its GPU context is gone for good, and with it the process: the next run gets a fresh one
+                worker.process.join(10)
+                if self.queue and not worker.stopping and not self.fail_fast:
+                    self._replace(worker)
+                kind = "failed"
             self._ended(worker, kind, content)
             if self.fail_fast and kind == "failed":
                 self.queue.clear()
@@ -241,7 +274,15 @@ def _context() -> Any:
     return context
 
 
-def _work(pipe: Connection, results: str, data_root: str, device: str, environment: dict[str, str]) -> None:
+def _work(
+    pipe: Connection,
+    results: str,
+    data_root: str,
+    device: str,
+    keep_model: str,
+    track: Sequence[str],
+    environment: dict[str, str],
+) -> None:
     """A worker: specs in, events out. SIGINT is the parent's business; SIGTERM means save and stop."""
     os.environ.clear()
     os.environ.update(environment)  # the launcher's, not that of the server that this process was forked from
@@ -265,17 +306,20 @@ def _work(pipe: Connection, results: str, data_root: str, device: str, environme
         try:
             spec = RunSpec.from_json(document)
             run.execute(
-                spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat
-            )
+                spec, results=results, data_root=data_root or None, device=device, should_stop=stop.is_set, watch=beat,
+                keep_model=keep_model, track=track,
+            )  # fmt: skip
             answer = ("done", "")
         except Interrupted:
             answer = ("interrupted", "")
         except (RunHeld, LeaseLost) as error:
             answer = ("held", str(error))
         except BaseException as error:
-            answer = ("failed", reason_of(error))
+            answer = ("broken" if is_device_error(error) else "failed", reason_of(error))
         fault("answer")
         try:
             pipe.send(answer)
         except OSError:
+            return
+        if answer[0] == "broken":
             return

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmark.files import read_json
 from benchmark.launch.status import RunState
 from benchmark.launch.submissions import latest
-from benchmark.launch.worker import MARK
+from benchmark.launch.worker import MARK, log_file
+from benchmark.records.study import read_json
 
 
 def log_of(results: Path, state: RunState, *, whole_task: bool = False) -> tuple[str, str]:
@@ -18,7 +18,9 @@ def log_of(results: Path, state: RunState, *, whole_task: bool = False) -> tuple
     if file is None or not file.is_file():
         return "", ""
     text = file.read_text(encoding="utf-8", errors="replace")
-    return str(file), text if whole_task else section(text, state.run_id)
+    text = text if whole_task else section(text, state.run_id)
+    own = log_file(file.parent, job, state.run_id)  # of a run that shared its task's time
+    return str(file), text + "\n" + own.read_text(encoding="utf-8", errors="replace") if own.is_file() else text
 
 
 def section(text: str, run_id: str) -> str:

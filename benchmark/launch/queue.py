@@ -6,6 +6,7 @@ which is None, and nobody takes that for "not there".
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -120,6 +121,17 @@ def requeue(job: str, attempts: int = 5) -> bool:
         if attempt + 1 < attempts and shutil.which("scontrol") is not None:
             time.sleep(3)
     return False
+
+
+def exclude(job: str, nodes: Iterable[str]) -> bool:
+    """Keep a waiting task, and those of its array that wait with it, from nodes; False when SLURM refuses for the task."""
+    shown = re.search(r"ExcNodeList=(\S+)", _ask("scontrol", "--oneliner", "show", "job", job) or "")
+    already = [shown[1]] if shown and shown[1] != "(null)" else []
+    wanted = f"ExcNodeList={','.join([*already, *nodes])}"
+    done = _run("scontrol", "update", f"JobId={job}", wanted)
+    if "_" in job:  # what is running there already answers that it cannot be changed
+        _run("scontrol", "update", f"JobId={job.partition('_')[0]}", wanted)
+    return done is not None and done.returncode == 0
 
 
 def check(options: list[str], where: str) -> None:

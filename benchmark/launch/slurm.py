@@ -13,7 +13,7 @@ from typing import Any
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import read_json
-from benchmark.launch import queue
+from benchmark.launch import decode, queue
 from benchmark.launch.cluster import Profile, Resources
 from benchmark.launch.status import RunState, states
 from benchmark.launch.submissions import Submission, launching, new_folder
@@ -50,6 +50,8 @@ def submit(
     profile: Profile,
     where: str = "the cluster profile",
     wanted: Sequence[str] = ("absent", "interrupted", "failed"),
+    keep_model: str = "none",
+    track: Sequence[str] = (),
 ) -> Launched:
     """Send the runs whose state is one of `wanted`; return at once. Nothing is sent when anything is wrong.
 
@@ -75,8 +77,10 @@ def submit(
         tasks: dict[tuple[str, int], list[list[str]]] = {}
         for tier in dict.fromkeys(by_id[run].tier for run in todo):
             of_tier = {run: seconds[run] for run in todo if by_id[run].tier == tier}
-            for pack in cut(of_tier, profile):
-                minutes = ask_minutes(sum(seconds[run] for run in pack), profile, profile.resources(tier).time)
+            resources = profile.resources(tier)
+            for pack in cut(of_tier, profile, resources.share):
+                work = at_once([seconds[run] for run in pack], resources.share)
+                minutes = ask_minutes(work, profile, resources.time)
                 tasks.setdefault((tier, minutes), []).append(pack)
         submission = Submission(
             folder=new_folder(results),
@@ -85,9 +89,13 @@ def submit(
             profile=profile.model_dump(),
             data_root=str(data_root.absolute()) if data_root else None,
             code=code_fingerprint(),
+            keep_model=keep_model,
+            track=list(track),
         )
+        first = decode.wanted([by_id[run] for run in todo], submission.data_root, profile)
+        after = _decode(first, profile, submission, where) if first else ""
         for (tier, minutes), packs in tasks.items():
-            _send(packs, minutes, profile, profile.resources(tier), results, submission)
+            _send(packs, minutes, profile, profile.resources(tier), results, submission, after)
         return Launched(submission.jobs, left, submission.folder)
 
 
@@ -99,15 +107,21 @@ def _seconds(specs: list[RunSpec], results: Path, profile: Profile) -> dict[str,
     return expected
 
 
-def cut(seconds: Mapping[str, float], profile: Profile) -> list[list[str]]:
+def at_once(seconds: Sequence[float], share: int) -> float:
+    """The longest that runs may take, `share` at a time: the work divided, and the longest may be the last to begin."""
+    return max(seconds) if len(seconds) <= share else sum(seconds) / share + (1 - 1 / share) * max(seconds)
+
+
+def cut(seconds: Mapping[str, float], profile: Profile, share: int = 1) -> list[list[str]]:
     """Divide runs into tasks of about equal work.
 
-    As many tasks as `pack_minutes` and `pack_runs` need; more, up to `parallel`, while each has work worth its start.
+    As many tasks as `pack_minutes` and `pack_runs` need; more, up to `parallel`, while each has work worth its start and
+    `share` runs to do at once.
     """
-    total, count = sum(seconds.values()), len(seconds)
-    needed = max(math.ceil(total / max(profile.pack_minutes * 60, 1e-9)), math.ceil(count / profile.pack_runs))
+    total, count = sum(seconds.values()) / share, len(seconds)
+    wanted = math.ceil(total / max(profile.pack_minutes * 60, 1e-9))
     spread = min(profile.parallel, math.ceil(total / SPREAD_SECONDS))
-    number = max(1, min(count, max(needed, spread)))
+    number = max(1, math.ceil(count / profile.pack_runs), min(math.ceil(count / share), max(wanted, spread)))
     packs: list[list[str]] = [[] for _ in range(number)]
     work = [0.0] * number
     for run in sorted(seconds, key=lambda r: -seconds[r]):  # the longest first, each to the task with least work
@@ -152,6 +166,37 @@ def sbatch_options(resources: Resources, minutes: int) -> list[str]:
     return [f"--{key}" if value is True else f"--{key}={value}" for key, value in named]
 
 
+def _decode(first: decode.Decode, profile: Profile, submission: Submission, where: str) -> str:
+    """Send the job that decodes; its id."""
+    resources = decode.resources(first.readings[0].tier, profile)
+    queue.check(sbatch_options(resources, resources.time), f"[decode] of {where}")
+    executor = _executor(profile, resources, resources.time, submission, queue.NAME + "-decode")
+    return str(executor.submit(first).job_id)
+
+
+def _executor(
+    profile: Profile, resources: Resources, minutes: int, submission: Submission, name: str, **more: Any
+) -> Any:
+    """submitit's, with what every job of a sweep has in common; `more` are options of sbatch."""
+    import submitit
+
+    executor = submitit.SlurmExecutor(
+        submission.folder, python=f"{DEAF_UNTIL_READY} {profile.python or shlex.quote(sys.executable)}"
+    )
+    executor.update_parameters(
+        job_name=name,
+        time=minutes,
+        array_parallelism=profile.parallel,
+        signal_delay_s=profile.signal_seconds,
+        setup=profile.setup or None,
+        stderr_to_stdout=True,
+        srun_args=[f"--cpus-per-task={resources.cpus}"],  # since SLURM 22.05 srun does not inherit it
+        additional_parameters={**{k: v for k, v in resources.sbatch.items() if v is not False}, **more},
+        **parameters(resources),
+    )
+    return executor
+
+
 def _send(
     packs: list[list[str]],
     minutes: int,
@@ -159,23 +204,13 @@ def _send(
     resources: Resources,
     results: Path,
     submission: Submission,
+    after: str,
 ) -> None:
-    """Send tasks that ask for the same as arrays, and note their ids at once."""
+    """Send tasks that ask for the same as arrays, and note their ids at once. They begin when the job `after` has ended."""
     import submitit
 
-    executor = submitit.SlurmExecutor(
-        submission.folder, python=f"{DEAF_UNTIL_READY} {profile.python or shlex.quote(sys.executable)}"
-    )
-    executor.update_parameters(
-        job_name=queue.NAME,
-        time=minutes,
-        array_parallelism=profile.parallel,
-        signal_delay_s=profile.signal_seconds,
-        setup=profile.setup or None,
-        stderr_to_stdout=True,
-        additional_parameters={"requeue": True, **{k: v for k, v in resources.sbatch.items() if v is not False}},
-        **parameters(resources),
-    )
+    wait = {"dependency": f"afterany:{after}"} if after else {}
+    executor = _executor(profile, resources, minutes, submission, queue.NAME, requeue=True, **wait)
     calls = [_pack(runs, profile, resources, results, submission) for runs in packs]
     largest = queue.largest_array()
     for start in range(0, len(calls), largest):
@@ -208,4 +243,8 @@ def _pack(runs: list[str], profile: Profile, resources: Resources, results: Path
         retries=profile.retries,
         max_requeues=profile.max_requeues,
         gpu=resources.gpus > 0 and resources.device == "auto",
+        gpu_memory_mb=math.ceil(resources.gpu_memory_gb * 1024),
+        share=resources.share,
+        keep_model=submission.keep_model,
+        track=tuple(submission.track),
     )

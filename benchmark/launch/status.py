@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmark import records
-from benchmark.files import read_object
 from benchmark.launch import queue as slurm
-from benchmark.launch.submissions import Submission, latest
+from benchmark.launch.submissions import Submission, latest, left_nodes, waiting
 from benchmark.records import Sent, State, StateName, study
 from benchmark.records.lease import number, whole_number
 from benchmark.records.store import suite_folder
+from benchmark.records.study import read_object
 
 STOPPED = "3:0"  # a task that saved its runs and could not go back to the queue (worker.EXIT_CODES)
 LOST = ("FAILED", "NODE_FAIL", "BOOT_FAIL")  # ends of a task that are nobody's wish
@@ -36,6 +36,7 @@ class RunState:
     seed: int | None = None
     update: int = 0
     total: int = 0
+    seconds: float = 0.0  # that its updates took
     seconds_left: float | None = None
     node: str = ""
     restarts: int = 0
@@ -48,15 +49,39 @@ class RunState:
         """Share of the updates that are done."""
         return 1.0 if self.state == "done" else self.update / self.total if self.total else 0.0
 
+    @property
+    def speed(self) -> float:
+        """Updates a second of a run that is running; 0 when nobody knows."""
+        return self.update / self.seconds if self.state == "running" and self.seconds else 0.0
+
 
 def states(results: Path | str, run_ids: Iterable[str] | None = None) -> list[RunState]:
     """The state of the named runs in that order, or of every run below `results` (queued ones too)."""
     results = Path(results)
-    submitted = latest(results)
+    submitted, pools = latest(results), waiting(results)
     queue = _words(results, submitted)
+    taken = {run for run, word in queue.items() if word.says in ("waiting", "running")}
+    queue |= {run: word for run, (_, word) in pools.items() if run not in taken}
+    specs = {run: each.specs.get(run, {}) for run, (each, _) in submitted.items()}
+    specs |= {run: spec for run, (spec, _) in pools.items()}
     on_disk = _on_disk(results, queue)
-    wanted = [*on_disk, *(run for run in submitted if run not in on_disk)] if run_ids is None else run_ids
-    return [on_disk.get(run) or _not_begun(results, run, submitted, queue) for run in wanted]
+    wanted = [*on_disk, *(run for run in specs if run not in on_disk)] if run_ids is None else run_ids
+    return [on_disk.get(run) or _not_begun(results, run, specs, queue) for run in wanted]
+
+
+def time_left(found: Iterable[RunState]) -> float | None:
+    """Seconds until nothing is queued or running, if as many runs go on at once as now; None when nobody can know.
+
+    A run without a sign of its pace counts as the mean of those that have shown theirs.
+    """
+    known = list(found)
+    running = [s for s in known if s.state == "running"]
+    whole = [s.seconds / s.update * s.total for s in known if s.update and s.seconds]
+    if not running or not whole:
+        return None
+    shown = [s.seconds_left for s in running if s.seconds_left is not None]
+    silent = len(running) - len(shown) + sum(s.state == "queued" for s in known)
+    return max((sum(shown) + silent * sum(whole) / len(whole)) / len(running), *shown, 0.0)
 
 
 def sent(results: Path | str) -> dict[str, Sent]:
@@ -74,15 +99,12 @@ def _on_disk(results: Path, queue: Mapping[str, Sent]) -> dict[str, RunState]:
     return found
 
 
-def _not_begun(
-    results: Path, run: str, submitted: Mapping[str, tuple[Submission, str]], queue: Mapping[str, Sent]
-) -> RunState:
-    """A run that is not there: it was sent, or nobody knows it."""
-    if run not in submitted:
+def _not_begun(results: Path, run: str, specs: Mapping[str, Mapping[str, Any]], queue: Mapping[str, Sent]) -> RunState:
+    """A run that is not there: somebody will run it, or nobody knows it."""
+    if run not in specs:
         return RunState(run, "absent")
-    spec = submitted[run][0].specs.get(run, {})
-    state = records.state(_place(results, run, spec), queue)
-    return _shown(run, state, "", spec, queue)
+    state = records.state(_place(results, run, specs[run]), queue)
+    return _shown(run, state, "", specs[run], queue)
 
 
 def _shown(run: str, state: State, path: str, spec: Mapping[str, Any], queue: Mapping[str, Sent]) -> RunState:
@@ -103,6 +125,7 @@ def _shown(run: str, state: State, path: str, spec: Mapping[str, Any], queue: Ma
         seed=int(number(seed)) if isinstance(seed, int | float) else None,
         update=update,
         total=total,
+        seconds=number(beat.get("seconds")),
         seconds_left=left,
         node=str(lease.get("node") or beat.get("node") or (task.node if task else "")),
         restarts=max(whole_number(lease.get("restarts")), whole_number(beat.get("restarts"))),
@@ -134,16 +157,19 @@ def _words(results: Path, submitted: Mapping[str, tuple[Submission, str]]) -> di
     ended = slurm.ended(
         {job for run, job in gone.items() if _wordless(_place(results, run, submitted[run][0].specs.get(run, {})))}
     )
+    left = {folder: left_nodes(folder) for folder in {each.folder for each, _ in submitted.values()}}
     return {
-        run: _in_queue(tasks[job], each) if job in tasks else _gone(job, ended.get(job), each)
+        run: _in_queue(tasks[job], each, left[each.folder]) if job in tasks else _gone(job, ended.get(job), each)
         for run, (each, job) in submitted.items()
     }
 
 
-def _in_queue(task: slurm.Task, submission: Submission) -> Sent:
+def _in_queue(task: slurm.Task, submission: Submission, left: Mapping[str, str]) -> Sent:
     word = task.state.lower()
     waits = f"{word}, {task.reason}" if task.reason not in ("", "None") else word
     says: Literal["running", "waiting"] = "running" if task.state == "RUNNING" else "waiting"
+    if says == "waiting":
+        waits += "".join(f"; node {node} was left: {why}" for node, why in left.items())
     return Sent(task.job, says, f"job {task.job}: {waits}", submission.time, task.node)
 
 

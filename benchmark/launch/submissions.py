@@ -1,7 +1,10 @@
-"""What was sent to SLURM: one folder a submission, `<results>/.slurm/<time>-<hex>/`, and a lock for launching.
+"""What waits to be run: what was sent to SLURM, and what a pool on some machine has before it.
+
+SLURM: one folder a submission, `<results>/.slurm/<time>-<hex>/`, and a lock for launching.
 
 `submission.json` says which task has which runs, so that anybody who sees the results folder knows what is queued,
-whoever launched it. A folder is never used twice: a cluster that was set up anew counts its jobs from 1 again.
+whoever launched it. A folder is never used twice: a cluster that was set up anew counts its jobs from 1 again. A pool
+leaves a note, `<results>/.local/<hex>.json`, for as long as it lives.
 """
 
 from __future__ import annotations
@@ -14,16 +17,18 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmark.errors import UserError
-from benchmark.files import read_json, write_json
-from benchmark.records import schema
+from benchmark.files import read_json, read_object, shown, write_json
+from benchmark.records import Sent, lease, schema
+from benchmark.spec import RunSpec
 
 FOLDER = ".slurm"
+LOCAL = ".local"
 _RUN_ID = re.compile(schema.RUN_ID)
 LOCK_SECONDS = 300  # launching takes seconds; a lock this old belongs to somebody whose launch died
 
@@ -39,6 +44,8 @@ class Submission:
     data_root: str | None
     code: str  # fingerprint of the code at submission
     memory_mb: dict[str, int] = field(default_factory=dict)  # {"12_3": what the task asked for}
+    keep_model: str = "none"  # which models stay beside the records
+    track: list[str] = field(default_factory=list)  # trackers of the runs
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     time: float = field(default_factory=time.time)
@@ -72,6 +79,8 @@ def _sound(document: dict[str, Any]) -> bool:
     if not (isinstance(jobs, dict) and isinstance(specs, dict) and isinstance(document.get("time"), int | float)):
         return False
     lists = all(isinstance(runs, list) and all(isinstance(run, str) for run in runs) for runs in jobs.values())
+    track = document.get("track", [])
+    lists = lists and isinstance(track, list) and all(isinstance(name, str) for name in track)
     if not lists or not all(_RUN_ID.fullmatch(run) for runs in jobs.values() for run in runs):
         return False
     return not any(schema.spec_fault(spec) for spec in specs.values())  # with the id it names a folder
@@ -80,6 +89,58 @@ def _sound(document: dict[str, Any]) -> bool:
 def latest(results: Path) -> dict[str, tuple[Submission, str]]:
     """{run_id: (its latest submission, its job there)}."""
     return {run: (each, job) for each in submissions(results) for job, runs in each.jobs.items() for run in runs}
+
+
+class Note:
+    """What a pool has before it, for whoever asks for the state of its runs. No run depends on it."""
+
+    def __init__(self, results: Path, specs: Sequence[RunSpec]) -> None:
+        self.path = results / LOCAL / f"{uuid.uuid4().hex}.json"
+        self._touched = time.monotonic()
+        with contextlib.suppress(OSError):  # a full disk is the first run's business
+            held = {"specs": {spec.run_id: spec.to_json() for spec in specs}, "time": time.time(), **lease.owner()}
+            write_json(self.path, held, durable=False)
+
+    def touch(self) -> None:
+        """Show that the pool lives, to other machines; now and then is enough."""
+        if time.monotonic() - self._touched > lease.PULSE_SECONDS:
+            self._touched = time.monotonic()
+            with contextlib.suppress(OSError):
+                os.utime(self.path)
+
+    def remove(self) -> None:
+        """Nothing waits any more."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+            self.path.parent.rmdir()  # unless another pool has its note there
+
+
+def waiting(results: Path) -> dict[str, tuple[dict[str, Any], Sent]]:
+    """{run_id: (its spec, who will run it)} of the pools that live."""
+    found = {}
+    for file in sorted((results / LOCAL).glob("*.json")):
+        held = read_object(file)
+        specs = held.get("specs")
+        if not _sound({**held, "jobs": {"": [*specs]} if isinstance(specs, dict) else None}):
+            continue
+        if lease.is_stale(held, file):  # it was killed before it could take its note away
+            continue
+        who = shown(f"waits for process {held.get('pid')} on {held.get('host')}")
+        for run, spec in held["specs"].items():
+            found[run] = (spec, Sent("", "waiting", who, held["time"]))
+    return found
+
+
+def leave_node(folder: Path, job: str, node: str, why: str) -> None:
+    """Note that a task left a node; a file each, for tasks leave at the same time."""
+    with contextlib.suppress(OSError):
+        write_json(folder / f"{job}_{node}.left.json", {"node": node, "why": why, "job": job, "time": time.time()})
+
+
+def left_nodes(folder: Path) -> dict[str, str]:
+    """{node: why} of the nodes that tasks of a submission have left."""
+    notes = [read_object(file) for file in sorted(folder.glob("*.left.json"))]
+    return {str(note["node"]): str(note.get("why", "")) for note in notes if note.get("node")}
 
 
 @contextlib.contextmanager

@@ -1,23 +1,23 @@
-"""What runs on a node: the runs of one task, one after the other, each in a process of its own.
+"""What runs on a node: the runs of one task, `share` of them at once, each in a process of its own.
 
 A run that crashes, even one that the kernel kills for its memory, costs itself alone. Told to go (USR2: time limit,
-preemption, a person), the run at work saves at its next step and the task puts itself back into the queue; nothing of
-it lives in memory only, so the next start needs nothing but the disk.
+preemption, a person), the runs at work save at their next step and the task puts itself back into the queue; nothing of
+it lives in memory only, so the next start needs nothing but the disk. A node whose GPU cannot do the work is left before
+anything has begun there.
 
 This module imports nothing heavy: a signal that comes while torch is being imported must find its handler.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import os
-import select
 import signal
 import sys
 import time
 import traceback
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,17 @@ import benchmark
 from benchmark import records, run
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.files import read_object, write_json
-from benchmark.launch import queue
+from benchmark.launch import children, device, queue
+from benchmark.launch.children import Child
+from benchmark.launch.submissions import leave_node, left_nodes
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld, restart_count, scheduler_job, whole_number
+from benchmark.records.track import MARK as MARK_OF_TRACKERS
 from benchmark.run.failure import reason_of, write_failure
 from benchmark.spec import RunSpec
 
 DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
 EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED, 6: LOST}
-FULL = 0.97  # share of the task's memory at which the run is ended by us, before SLURM ends the whole task
 MARK = "=== run"  # begins the lines that divide a task's log into its runs
 
 
@@ -73,6 +75,10 @@ class Pack:
     retries: int = 1
     max_requeues: int = 20
     gpu: bool = False
+    gpu_memory_mb: int = 0  # what must be free on it
+    share: int = 1  # runs at once
+    keep_model: str = "none"
+    track: tuple[str, ...] = ()  # trackers of each run
 
     def __call__(self) -> dict[str, str]:
         """{run_id: done, held or failed}. Stopped by a signal, it requeues itself and does not return."""
@@ -83,19 +89,56 @@ class Pack:
             return dict.fromkeys((entry.run_id for entry in self.runs), FAILED)
         _ = run.execute  # brings torch: once, for all the processes below
 
-        limit = _memory_limit_mb()
         outcome: dict[str, str] = {}
+        fault = self._complaint(self.gpu_memory_mb) if any(map(self._wants, self.runs)) else ""
         for _ in range(1 + self.retries):
-            for entry in self.runs:
-                if stop() or outcome.get(entry.run_id) == HELD or not self._wants(entry):
-                    continue
-                outcome[entry.run_id] = self._run(entry, stop, limit)
-                if outcome[entry.run_id] == LOST:  # SLURM started this task a second time: all its runs are the other's
-                    _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer lease; this copy ends")
-                    _leave(LOST)
+            fault = fault or self._round(outcome, stop)
+        if LOST in outcome.values():  # SLURM started this task a second time: all its runs are the other's
+            _say(f"=== task {scheduler_job()} is at work elsewhere too, with the newer lease; this copy ends")
+            _leave(LOST)
+        if fault:
+            return {**outcome, **self._leave_node(fault)}
         if stop():
             self._back_to_the_queue()
         return outcome
+
+    def _complaint(self, need_mb: int = 0) -> str:
+        """Why the node's GPU cannot do the work; "" for a task without one."""
+        return device.complaint(device.survey(), need_mb) if self.gpu else ""
+
+    def _round(self, outcome: dict[str, str], stop: Stop) -> str:
+        """Every run that wants it once, `share` at a time, each in a child that is watched from here.
+
+        Says why the node must be left, when a run failed because its GPU does not work any more.
+        """
+        fault = ""
+        waiting = deque(entry for entry in self.runs if outcome.get(entry.run_id) != HELD)
+        entries = {entry.run_id: entry for entry in self.runs}
+        limit, before, at_work = _memory_limit_mb(), dict[str, int](), list[Child]()
+        while at_work or (waiting and not stop()):
+            while waiting and not stop() and len(at_work) < self.share:
+                entry = waiting.popleft()
+                if self._wants(entry):
+                    before[entry.run_id] = _attempts(Path(self.results) / entry.directory)
+                    at_work.append(self._start(entry, stop))
+            for child in children.ended(at_work) if at_work else []:
+                at_work.remove(child)
+                entry = entries[child.run_id]
+                outcome[entry.run_id] = end = self._end(entry, child, before[entry.run_id])
+                _say(f"{MARK} {entry.run_id} {end} at {_clock()} after {time.monotonic() - child.started:.2f} s")
+                if end == FAILED:
+                    fault = fault or self._complaint()
+                stop.asked = stop.asked or end == LOST or bool(fault)
+            for child in at_work if stop() else []:
+                child.tell(_signal())
+            children.spare_the_task(at_work, limit)
+        return fault
+
+    def _start(self, entry: Entry, stop: Stop) -> Child:
+        """One run in a child process; of several at once each has a log of its own."""
+        _say(f"{MARK} {entry.run_id} starts at {_clock()} on {_node()}, restart {restart_count()}")
+        log = log_file(_folder(), scheduler_job(), entry.run_id) if self.share > 1 else None
+        return children.start(entry.run_id, lambda: _leave(self._child(entry, stop)), log)
 
     def _refuse_changed_code(self) -> bool:
         """A sweep is one experiment: code that changed after the submission fails its runs, with the reason."""
@@ -111,56 +154,33 @@ class Pack:
         done = records.state(folder).name is StateName.DONE
         return not done and _attempts(folder) - entry.attempts <= self.retries
 
-    def _run(self, entry: Entry, stop: Stop, limit: int) -> str:
-        """One run in a child process, watched from here."""
-        started = time.monotonic()
-        _say(f"{MARK} {entry.run_id} starts at {_clock()} on {_node()}, restart {restart_count()}")
-        before = _attempts(Path(self.results) / entry.directory)
-        listen, hold = os.pipe()  # the child holds the other end: reading ends when the child does
-        child = os.fork()
-        if child == 0:
-            os.close(listen)
-            _leave(self._child(entry, stop))
-        os.close(hold)
-        killed_for, told = "", False
-        while not select.select([listen], [], [], 0.25)[0]:
-            if stop() and not told:
-                told = True
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, _signal())
-            used = _memory_mb(child) + _memory_mb(os.getpid())
-            if limit and used > FULL * limit and not killed_for:
-                killed_for = f"out of memory: {used:.0f} MB of the {limit} MB that the task asked for"
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-        os.close(listen)
-        outcome = self._end(entry, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), killed_for, before)
-        _say(f"{MARK} {entry.run_id} {outcome} at {_clock()} after {time.monotonic() - started:.2f} s")
-        return outcome
-
-    def _end(self, entry: Entry, code: int, killed_for: str, attempts_before: int) -> str:
+    def _end(self, entry: Entry, child: Child, attempts_before: int) -> str:
         """What became of the run; one that could not write down its own failure gets it written here."""
+        code = child.reap()
         outcome = EXIT_CODES.get(code, FAILED)
         if outcome == FAILED and _attempts(Path(self.results) / entry.directory) == attempts_before:
             if code < 0:
                 name = signal.Signals(-code).name
                 hint = ", memory most likely" if -code == signal.SIGKILL else ""
-                self._fail(entry, killed_for or f"killed by {name} on node {_node()}{hint}")
+                self._fail(entry, child.killed_for or f"killed by {name} on node {_node()}{hint}")
             else:
                 self._fail(entry, f"the process ended with exit code {code} on node {_node()}; see its log")
         return outcome
 
     def _child(self, entry: Entry, stop: Stop) -> str:
-
         before = _attempts(Path(self.results) / entry.directory)
         try:
             spec = RunSpec.from_json(entry.spec)
             if spec.run_id != entry.run_id and not self.allow_changed_code:
                 raise RunFailed("a file this run is made of (method, suite) changed after the submission")
             started = time.monotonic()
-            run.execute(
-                spec, results=self.results, data_root=self.data_root, device=_device(self.gpu), should_stop=stop
-            )
+            where = device.torch_device("cuda" if self.gpu else "cpu")
+            record = run.execute(
+                spec, results=self.results, data_root=self.data_root, device=where, should_stop=stop,
+                keep_model=self.keep_model, track=self.track,
+            )  # fmt: skip
+            for warning in (words for words in record["warnings"] if words.startswith(MARK_OF_TRACKERS)):
+                _say(warning)
             _say(f"{MARK} {entry.run_id} took {time.monotonic() - started:.2f} s by itself")
             return DONE
         except Interrupted:
@@ -183,6 +203,21 @@ class Pack:
         write_failure(folder, reason, error, node=_node())
         _say(f"{MARK} {entry.run_id} failed: {reason}")
 
+    def _leave_node(self, fault: str) -> dict[str, str]:
+        """Back to the queue, without this node; the runs fail only when SLURM does not take the task back."""
+        job, node = scheduler_job(), _node()
+        if restart_count() < self.max_requeues:
+            leave_node(_folder(), job, node, fault)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # SLURM's good-bye comes before the node is excluded
+            if queue.requeue(job):
+                excluded = queue.exclude(job, left_nodes(_folder()))
+                _say(f"=== node {node}: {fault}; task {job} goes back to the queue{' without it' if excluded else ''}")
+                _leave(INTERRUPTED)
+        wanting = [entry for entry in self.runs if self._wants(entry)]
+        for entry in wanting:
+            self._fail(entry, f"node {node}: {fault}")
+        return dict.fromkeys((entry.run_id for entry in wanting), FAILED)
+
     def _back_to_the_queue(self) -> None:
         """Requeue this task and end without a result: submitit takes a task that returns for finished."""
         job = scheduler_job()
@@ -193,6 +228,11 @@ class Pack:
         else:
             _say(f"=== SLURM did not take task {job} back; the runs go on when they are sent again")
         _leave(INTERRUPTED)
+
+
+def log_file(folder: Path, job: str, run_id: str) -> Path:
+    """What a run prints that shares its task's time with others."""
+    return folder / f"{job}_0_{run_id}.out"
 
 
 def code_fingerprint() -> str:
@@ -221,28 +261,15 @@ def _clear_leftovers() -> None:
     result.with_name(result.name + ".save_tmp").unlink(missing_ok=True)
 
 
-def _device(gpu: bool) -> str:
-    """A task that asked for a GPU and finds none is on a bad node, and must not crawl on for days on the CPU."""
-    if not gpu:
-        return "cpu"
-    import torch
+def _folder() -> Path:
+    """The submission's folder."""
+    from submitit import JobEnvironment
 
-    if not torch.cuda.is_available():
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        raise RunFailed(f"node {_node()} gave a GPU (CUDA_VISIBLE_DEVICES={visible}) that torch cannot use")
-    return "cuda"
+    return JobEnvironment().paths.folder
 
 
 def _attempts(folder: Path) -> int:
     return whole_number(read_object(folder / "failure.json").get("attempts"))
-
-
-def _memory_mb(pid: int) -> float:
-    """Resident memory of a process, as SLURM counts it."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except (OSError, IndexError, ValueError):
-        return 0.0
 
 
 def _memory_limit_mb() -> int:

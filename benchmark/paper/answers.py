@@ -113,6 +113,12 @@ def rows(table: int | None = None, folder: Path = DEFAULT) -> list[PrintedRow]:
     return [row for row in found if table in (None, row.table)]
 
 
+@cache
+def systems(folder: Path = DEFAULT) -> frozenset[str]:
+    """The methods that answer its printed rows: what the paper's tables compare."""
+    return frozenset(name.partition(":")[0] for row in rows(folder=folder) for name in row.answers)
+
+
 def ablation(folder: Path = DEFAULT) -> Ablation:
     """The rows of our ablation, each with the printed row that it answers."""
     file = folder / "rows.toml"

@@ -8,6 +8,7 @@ from benchmark.errors import unknown
 
 ROOT = Path(__file__).parent
 DEFAULT = ROOT / "tsvdnet"
+RIVALS = ROOT / "rivals"  # no paper: what others printed for systems that the paper left out, and for Source-Only
 
 
 def papers() -> list[str]:

@@ -2,7 +2,7 @@
 
 A paper's folder has them in `table1.csv` … (tables as printed, `table5.csv` the set-ups), `elsewhere.csv` (released
 training logs, public reproduction attempts) and `origins.csv` (what each origin is). Numbers stay text in the files, so
-that the printed precision is kept.
+that the printed precision is kept. The folder `rivals` has numbers of systems that the paper left out (`numbers.csv`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmark.paper.answers import rows
-from benchmark.paper.folders import DEFAULT
+from benchmark.paper.folders import DEFAULT, RIVALS
 
 
 def _csv(folder: Path, name: str) -> pd.DataFrame:
@@ -67,6 +67,24 @@ def origins(folder: Path = DEFAULT) -> pd.DataFrame:
     return _csv(folder, "origins.csv")
 
 
+def rivals(suite: str | None = None) -> pd.DataFrame:
+    """Numbers of systems that the paper left out, and of others' Source-Only, one row a number.
+
+    Columns: origin suite answers standard backbone row column kind value spread `printed`. `answers` names our rows that
+    may be held against it, `standard` says how it saw the sources, `origin` is explained by `origins(RIVALS)`.
+    """
+    frame = _csv(RIVALS, "numbers.csv")
+    frame = frame.assign(
+        printed=frame["value"], value=frame["value"].astype(float), spread=pd.to_numeric(frame["spread"])
+    )
+    return frame if suite is None else frame[frame["suite"] == suite]
+
+
+def half_digit(printed: str) -> Decimal:
+    """Half of the last printed digit: what rounding hides."""
+    return Decimal(1).scaleb(Decimal(printed).as_tuple().exponent) / 2  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class PrintedAverage:
     """A printed average beside the mean of the printed cells of its row."""
@@ -86,8 +104,7 @@ class PrintedAverage:
     @property
     def right(self) -> bool:
         """True if the printed average is the row mean, rounded: off by no more than half of the last printed digit."""
-        half = Decimal(1).scaleb(Decimal(self.printed).as_tuple().exponent) / 2  # type: ignore[arg-type]
-        return abs(self.difference) <= half
+        return abs(self.difference) <= half_digit(self.printed)
 
 
 def averages(folder: Path = DEFAULT) -> list[PrintedAverage]:

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from benchmark.plan.cost import estimate, states
-from benchmark.plan.request import Plan, Request, make, parse_seeds, split_name
+from benchmark.plan.flops import Count
+from benchmark.plan.request import Plan, Request, make, parse_seeds, split_name, wanted_rows
 
 __all__ = [
+    "Count",
     "Plan",
     "Request",
     "estimate",
@@ -16,4 +18,5 @@ __all__ = [
     "parse_seeds",
     "split_name",
     "states",
+    "wanted_rows",
 ]

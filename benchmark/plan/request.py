@@ -23,6 +23,7 @@ from benchmark.spec import (
     resolve,
 )
 from methods import BUILT_IN
+from methods.groups import GROUPS, READINGS, trained
 
 if TYPE_CHECKING:
     from methods.contract import Method
@@ -60,6 +61,7 @@ class Plan:
     specs: list[RunSpec]
     skipped: list[tuple[str, str]] = field(default_factory=list)
     unbound: str = ""  # why the specs have no data yet; "": they have
+    readings: tuple[str, ...] = ()  # rows that were asked for and read the runs of another row
 
 
 def make(request: Request, data_root: Path | None = None, *, bind: bool = True) -> Plan:
@@ -79,7 +81,9 @@ def make(request: Request, data_root: Path | None = None, *, bind: bool = True) 
     tuned, tuned_hash = read_tuned(request.tuned, suite.name, tier) if request.tuned else ({}, "")
     specs: list[RunSpec] = []
     skipped: list[tuple[str, str]] = []
-    for name, standard_wanted in _method_tokens(request.methods):
+    tokens = wanted_rows(request.methods)
+    readings = tuple(name for name, _ in tokens if name in READINGS)
+    for name, standard_wanted in dict.fromkeys((trained(name), standard) for name, standard in tokens):
         method, preset = split_name(name)
         cls = method_class(method)
         check_preset(cls, method, preset)
@@ -102,24 +106,26 @@ def make(request: Request, data_root: Path | None = None, *, bind: bool = True) 
     grid.check_all_used()
     specs = list(dict.fromkeys(specs))
     try:
-        return Plan(suite, tier, _bind(suite, specs, data_root), skipped)
+        return Plan(suite, tier, _bind(specs, data_root), skipped, readings=readings)
     except UserError as error:
         if bind:
             raise
         nowhere = [dataclasses.replace(spec, data="not here") for spec in specs]
-        return Plan(suite, tier, nowhere, skipped, unbound=str(error))
+        return Plan(suite, tier, nowhere, skipped, str(error), readings)
 
 
-def _method_tokens(names: Sequence[str]) -> list[tuple[str, str]]:
-    """(`method[:preset]`, standard or "") of each wanted row."""
+def wanted_rows(names: Sequence[str]) -> list[tuple[str, str]]:
+    """(`method[:preset]`, standard or "") of each wanted row; a group's rows stand in the place of its word."""
     wanted = list(dict.fromkeys(names)) or ["default"]
     found: list[tuple[str, str]] = []
     for name in wanted:
         if name == "default":
-            found += _method_tokens(DEFAULT_METHODS)
+            found += wanted_rows(DEFAULT_METHODS)
         elif name == "all":
             others = [n for n, _, _ in BUILT_IN if n not in DEFAULT_METHODS]
-            found += _method_tokens([*DEFAULT_METHODS[:-1], *others, DEFAULT_METHODS[-1]])
+            found += wanted_rows([*DEFAULT_METHODS[:-1], *others, *READINGS, DEFAULT_METHODS[-1]])
+        elif name in GROUPS:
+            found += wanted_rows(GROUPS[name])
         elif name == "upper-bound":
             found.append(("source-only", "upper-bound"))
         else:
@@ -169,15 +175,16 @@ def _without_idle_overrides(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def _bind(suite: Suite, specs: list[RunSpec], data_root: Path | None) -> list[RunSpec]:
+def _bind(specs: list[RunSpec], data_root: Path | None) -> list[RunSpec]:
     """Each spec with the fingerprint of its data; one look for all specs that read the same data."""
     seen: dict[tuple[Any, ...], str] = {}
     bound = []
     for spec in specs:
-        options = resolve(spec).settings.options
-        key = (spec.tier, spec.split, tuple(sorted(options.items())))
+        resolved = resolve(spec)
+        options, network = resolved.settings.options, resolved.settings.network
+        key = (spec.tier, spec.split, tuple(sorted(options.items())), network.model_dump_json())
         if key not in seen:
-            seen[key] = fingerprint(suite, spec.tier, spec.split, data_root, options)
+            seen[key] = fingerprint(resolved.suite, spec.tier, spec.split, data_root, options)
         bound.append(dataclasses.replace(spec, data=seen[key]))
     return bound
 

@@ -42,6 +42,7 @@ from benchmark.records.selection import STATISTICS, VALIDATORS, normalise, score
 from benchmark.spec import RunSpec, load_suite, method_class, resolve
 from benchmark.spec.seeds import seed_of
 from methods.contract import BUILT_IN, Method, Range
+from methods.groups import GROUPS, trained
 
 LABEL_FREE = ("update", "progress", "stage", "losses", *VALIDATORS)  # all that a rule is given of a curve
 HEAD = """\
@@ -74,8 +75,7 @@ class Study:
         put = object.__setattr__
         put(self, "tier", self.tier or suite.default_tier.value)
         put(self, "rule", normalise(self.rule))
-        names = tuple(dict.fromkeys(self.methods))
-        put(self, "methods", tuple(name for name, _, _ in BUILT_IN) if names in ((), ("all",)) else names)
+        put(self, "methods", _rows(self.methods or ("all",)))
         suite.tier(self.tier)
         suite.domain(self.target)
         if self.rule not in VALIDATORS:
@@ -107,6 +107,14 @@ class Study:
     def seeds(self) -> tuple[int, int]:
         """Of all trials, and of the second look at the defaults and the challenger."""
         return self.seed, self.seed + 1
+
+
+def _rows(words: Sequence[str]) -> tuple[str, ...]:
+    """The rows to tune; of a group each method once, for presets beside it would have a say in its choice."""
+    found: list[str] = []
+    for word in words:
+        found += [name for name, _, _ in BUILT_IN] if word == "all" else GROUPS.get(word, [trained(word)])
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

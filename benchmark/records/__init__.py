@@ -2,8 +2,9 @@
 
 `state` says what one run is (the table of states is in `benchmark.records.state`), `surveyed` what all of them are,
 `run_directories` is the walk. `read`, `write`, `run_directory` and `read_curve` are for one run; beside them stand
-`schema`, `lease` (who is at a run), `selection` (which evaluation point counts), `artifacts`, `study` (a
-published one, in a few files), `audit` and `export`.
+`schema`, `lease` (who is at a run), `selection` (which evaluation point counts), `artifacts`, `models` (which model files
+a run has, and their seal), `study` (a published one, in a few files), `bundle` (in one file), `merge` (of several people),
+`audit` and `export`.
 """
 
 from __future__ import annotations

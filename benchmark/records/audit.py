@@ -22,9 +22,9 @@ from typing import Any
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import read_object, write_json
-from benchmark.records import Record, Sent, State, StateName, schema, study
+from benchmark.records import Record, Sent, State, StateName, bundle, models, schema, study
 from benchmark.records.lease import is_stale, server_time
-from benchmark.records.selection import accuracies
+from benchmark.records.selection import accuracies, scores
 from benchmark.records.study import read_json
 from benchmark.spec import canonical_json
 
@@ -61,8 +61,8 @@ class Audit:
 
 
 def audit(root: Path, queue: Mapping[str, Sent] | None = None) -> Audit:
-    """Look at everything below `root`: a results folder, a study, a suite, or one run. `queue` as for `records.state`."""
-    if not root.is_dir() and not study.names(root):
+    """Look at everything below `root`: a results folder, study, bundle, suite, or one run. `queue` as for `records.state`."""
+    if not root.is_dir() and not bundle.is_bundle(root) and not study.names(root):
         raise UserError(f"There is no folder {root}. Type: python -m benchmark audit FOLDER")
     now = server_time(root)
     findings: list[Finding] = []
@@ -90,15 +90,39 @@ def audit(root: Path, queue: Mapping[str, Sent] | None = None) -> Audit:
 
 def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Every folder with the names of its entries that are no folders; links are not followed, hidden ones left out."""
+    if bundle.is_bundle(root):
+        yield from _bundled(root)
+        return
+    packed: set[str] = set()
     for place, folders, _ in os.walk(root, followlinks=False):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        with contextlib.suppress(OSError), os.scandir(place) as entries:
-            yield Path(place), sorted(e.name for e in entries if not e.is_dir(follow_symlinks=False))
+        if place not in packed:
+            with contextlib.suppress(OSError):
+                yield Path(place), _beside(place)
         with contextlib.suppress(UserError):  # said by `_unreadable`
-            packed = [run.path for run in study.places(place) if not os.path.lexists(run.path)]
-            yield from ((Path(path), study.names(path)) for path in packed)
+            runs = [run.path for run in study.places(place) if not os.path.lexists(f"{run.path}/record.json")]
+            packed.update(runs)
+            yield from ((Path(run), sorted({*study.names(run), *_beside(run)})) for run in runs)
     if not root.is_dir():
         yield root, study.names(root)
+
+
+def _beside(place: str) -> list[str]:
+    """The entries of a folder on disk that are no folders; of a run that a study has packed, a model may lie there."""
+    if not os.path.isdir(place):
+        return []
+    with os.scandir(place) as entries:
+        return sorted(e.name for e in entries if not e.is_dir(follow_symlinks=False))
+
+
+def _bundled(archive: Path) -> Iterator[tuple[Path, list[str]]]:
+    """The same of a bundle: the study, its trials, and every run, packed or with files of its own."""
+    for place in (archive, archive / "trials"):
+        yield place, bundle.names(place)
+        runs = set(bundle.runs(archive)) if place == archive else set()
+        with contextlib.suppress(UserError):  # said by `_unreadable`
+            runs |= {run.path for run in study.places(place)}
+        yield from ((Path(run), study.names(run)) for run in sorted(runs))
 
 
 def _unreadable(folder: Path) -> list[Finding]:
@@ -120,7 +144,7 @@ def _run(folder: Path, names: list[str], state: State, now: float) -> list[Findi
     found = [
         Finding("warning", "foreign", str(folder / n), "no run of this suite writes this file")
         for n in names
-        if n not in FILES and not TEMPORARY.match(n)
+        if n not in FILES and not any(known.fullmatch(n) for known in (TEMPORARY, bundle.MODEL, models.CANDIDATE))
     ]
     links = [n for n in names if (folder / n).is_symlink()]
     found += [
@@ -135,9 +159,19 @@ def _run(folder: Path, names: list[str], state: State, now: float) -> list[Findi
     if not wrong:
         found += [
             Finding("warning", "leftover", str(folder / n), "of a run that is done", "remove")
-            for n in ("checkpoint.pt", "failure.json")
-            if n in names
+            for n in names
+            if n in ("checkpoint.pt", "failure.json") or models.CANDIDATE.fullmatch(n)
         ]
+    return found + (_models(folder, names, state.record) if state.record else [])
+
+
+def _models(folder: Path, names: list[str], record: Record) -> list[Finding]:
+    """Models beside a record that are not the ones it was sealed with. The record is none the worse for them."""
+    found = []
+    for rule, path in models.kept(folder).items():
+        if path.name in names and not path.is_symlink() and models.digest(path) != models.sealed(record, rule):
+            words = "not the model that the run kept: `predict` refuses it. Take it away, or put the right one there"
+            found.append(Finding("error", "model", str(path), words))
     return found
 
 
@@ -151,6 +185,10 @@ def _against(record: Record) -> list[str]:
     found = accuracies(curve) if curve else {}  # an older protocol had fewer rules
     if any(found.get(rule) != value for rule, value in document["accuracy"].items()):
         wrong.append("its accuracies are not those of its curve")
+    for kind, said in document.get("statistics", {}).items():
+        seen = accuracies(curve, kind) if curve and all(scores(row, kind) for row in curve) else {}
+        if any(seen.get(rule) != value for rule, value in said["accuracy"].items()):
+            wrong.append(f"its accuracies with {kind} statistics are not those of its curve")
     if identity(document) not in ("", document["run_id"]):
         wrong.append("its run_id is not the hash of its spec, values and data")
     return wrong

@@ -33,10 +33,21 @@ COLUMNS = [
     "images_per_s", "commit", "data_fingerprint", "sources", "title", "revision", "protocol", "tuned",
     "threads", "overrides", "passes", "cpu_seconds", "peak_memory_mb", "reason", "path", "generated",
     "note", "dirty", "warnings", "eval_points", "weights", "target_share", "remarks",
+    "device", "hardware", "precision", "peak_device_memory_mb",
 ]  # fmt: skip
 WHOLE = ("seed", "updates", "protocol", "threads", "eval_points")
 YES_NO = ("dirty",)
-REAL = (*ACCURACIES, *FINAL, "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb", "target_share")
+REAL = (
+    *ACCURACIES,
+    *FINAL,
+    "seconds",
+    "images_per_s",
+    "passes",
+    "cpu_seconds",
+    "peak_memory_mb",
+    "peak_device_memory_mb",
+    "target_share",
+)
 TYPES = {
     **dict.fromkeys([*(c for c in COLUMNS if c != "path"), "stamp", "place"], "str"),
     **dict.fromkeys(WHOLE, "Int64"),
@@ -135,8 +146,17 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
     for statistics in STATISTICS:
         accuracy = scored.get(statistics, {}).get("accuracy", {})
         row.update({column_of(rule, statistics): accuracy.get(rule) for rule in RULES})
-    for key in ("updates", "seconds", "images_per_s", "passes", "cpu_seconds", "peak_memory_mb"):
+    for key in (
+        "updates",
+        "seconds",
+        "images_per_s",
+        "passes",
+        "cpu_seconds",
+        "peak_memory_mb",
+        "peak_device_memory_mb",
+    ):
         row[key] = cost.get(key)
+    kinds = [str(start.get("hardware")) for start in provenance.get("starts") or [provenance]]
     row.update(
         status="done",
         commit=provenance.get("commit"),
@@ -151,6 +171,9 @@ def record_row(document: Mapping[str, Any]) -> dict[str, Any]:
         eval_points=cost.get("eval_points"),
         weights=document.get("weights"),
         target_share=data.get("target_share"),
+        device=provenance.get("device"),
+        hardware=" and ".join(dict.fromkeys(kinds)),  # of all starts
+        precision=provenance.get("precision"),
         # earlier records have what their method remarked among their warnings
         remarks=json.dumps(document.get("remarks", document.get("warnings")) or []),
     )

@@ -113,10 +113,7 @@ class Lease:
     def _owner(self) -> dict[str, Any]:
         return {
             "token": self.token,
-            "pid": os.getpid(),
-            "started": process_start(os.getpid()),
-            "host": socket.gethostname(),
-            "system": system(),
+            **owner(),
             "node": os.environ.get("SLURMD_NODENAME", ""),
             "job": scheduler_job(),
             "restart_count": restart_count(),
@@ -152,6 +149,12 @@ class Lease:
         with contextlib.suppress(OSError):
             if self._ours():
                 self.path.unlink(missing_ok=True)
+
+
+def owner() -> dict[str, Any]:
+    """This process, as `is_stale` knows it again."""
+    pid = os.getpid()
+    return {"pid": pid, "started": process_start(pid), "host": socket.gethostname(), "system": system()}
 
 
 def is_stale(held: dict[str, Any], path: Path, now: float | None = None) -> bool:

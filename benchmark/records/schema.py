@@ -82,6 +82,7 @@ class Cost(_Part):
     images_per_s: Positive | None = None
     passes: Positive | None = None
     peak_memory_mb: Positive | None = None
+    peak_device_memory_mb: Positive | None = None
     eval_points: Count | None = None
     seconds_at: list[Positive] = []
 
@@ -96,6 +97,14 @@ class Data(_Part):
     target_share: Annotated[float, Field(ge=0, le=1)] | None = None  # in the batch-norm statistics that the loop leaves
 
 
+class Start(_Part):
+    """One start of a run: on what, and at which update."""
+
+    update: Count
+    hardware: Text
+    node: Text = ""
+
+
 class Provenance(_Part):
     """Where a number comes from."""
 
@@ -104,7 +113,9 @@ class Provenance(_Part):
     versions: dict[Text, Text] = {}
     hardware: Text = ""
     device: Text = ""
+    precision: Text = ""  # of matrix products and convolutions; empty in records from before it was a setting
     restarts: Count = 0
+    starts: list[Start] = []
 
 
 class Hashes(_Part):
@@ -114,6 +125,21 @@ class Hashes(_Part):
     curve: Text
     artifacts: Text = ""
     record: Text
+
+
+class Part(_Part):
+    """The weights that a kept model has with one kind of statistics at test."""
+
+    update: Count
+    weights: Text
+
+
+class Model(_Part):
+    """A model that the run kept: the hash of its file, and of the weights in it."""
+
+    sha256: Text
+    running: Part
+    target: Part
 
 
 class Document(_Part):
@@ -136,6 +162,7 @@ class Document(_Part):
     probes: dict[Text, Any] = {}
     statistics: dict[Text, Scored] = {}  # by statistics at test; those of the loop stand above
     weights: Text = ""
+    models: dict[Text, Model] = {}  # by selection rule: what --keep-model left beside the record
     cost: Cost
     data: Data
     provenance: Provenance

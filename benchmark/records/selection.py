@@ -54,6 +54,17 @@ def selected(curve: Sequence[Mapping[str, Any]], statistics: str = "running") ->
     return {rule: int(row["update"]) for rule, row in rows.items() if row is not None}
 
 
+def summary(curve: Sequence[Mapping[str, Any]], statistics: str = "running") -> dict[str, Any]:
+    """What a record says of a curve with these statistics at test."""
+    last = scores(curve[-1], statistics)
+    return {
+        "accuracy": accuracies(curve, statistics),
+        "selected": selected(curve, statistics),
+        "per_class": last["per_class"],
+        "probes": last["probes"],
+    }
+
+
 def column_of(name: str, statistics: str) -> str:
     """The column of the records that holds a rule's accuracy, or a validator's `final_…` score: `last`, `target_last`."""
     return name if statistics == "running" else f"{statistics}_{name}"

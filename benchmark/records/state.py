@@ -28,11 +28,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmark.files import read_object, shown
+from benchmark.files import shown
 from benchmark.records import schema
 from benchmark.records.lease import is_stale, number, same_machine
 from benchmark.records.store import Record, complaint, examine
-from benchmark.records.study import exists, read_json
+from benchmark.records.study import exists, read_json, read_object
 
 
 class StateName(StrEnum):

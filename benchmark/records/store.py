@@ -10,14 +10,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmark.errors import UserError
 from benchmark.files import write_json, write_text
-from benchmark.records import schema, study
+from benchmark.records import bundle, schema, study
 from benchmark.records.study import read_bytes, read_json
 from benchmark.spec import RunSpec, canonical_json
 
@@ -162,9 +162,16 @@ def write_curve(directory: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def run_directories(root: Path) -> Iterator[os.DirEntry[str] | study.Place]:
-    """All runs of a results folder, `<suite>/<tier>/<run_id>`, the one walk: directories, no links, and what a study packed."""
-    folders = (run for suite in _folders(root) for tier in _folders(suite.path) for run in _folders(tier.path))
-    on_disk = (run for run in folders if _RUN_ID.fullmatch(run.name))
+    """All runs of a results folder, `<suite>/<tier>/<run_id>`, the one walk: directories, no links, and what a study packed.
+
+    A file in place of the folder is a bundle, or a UserError says what is wrong with it.
+    """
+    on_disk: Iterable[os.DirEntry[str] | study.Place]
+    if os.path.isfile(root):
+        on_disk = [study.Place(path, os.path.basename(path)) for path in bundle.runs(root)]
+    else:
+        folders = (run for suite in _folders(root) for tier in _folders(suite.path) for run in _folders(tier.path))
+        on_disk = (run for run in folders if _RUN_ID.fullmatch(run.name))
     if not study.is_study(root):
         yield from on_disk
         return

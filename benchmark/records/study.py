@@ -8,8 +8,9 @@
 | study.json | protocols, commits, number of runs, what is missing, hashes of the tables |
 
 A run keeps its place: `<study>/<suite>/<tier>/<run_id>/curve.jsonl` names bytes of a study as it names a file of a tree,
-and `read_bytes` gives either; a file on disk comes first. What is read may come from a stranger: sizes are bounded,
-nothing is unpickled, and what cannot be what `pack` writes is an error that names the file.
+and `read_bytes` gives either; a file on disk comes first. A bundle (`benchmark.records.bundle`) is a folder here. What is
+read may come from a stranger: sizes are bounded, nothing is unpickled, and what cannot be what `pack` writes is an error
+that names the file.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 from benchmark import files
 from benchmark.errors import UserError
 from benchmark.files import write_bytes
+from benchmark.records import bundle
 
 PARTS = {  # the files of a run, by the file of the study that holds them
     "records.parquet": ("spec.json", "record.json"),
@@ -60,8 +62,8 @@ class Place(NamedTuple):
 
 
 def is_study(root: Path | str) -> bool:
-    """Whether a folder holds a study's files."""
-    return os.path.isfile(f"{root}/{RECORDS}")
+    """Whether a folder, or a bundle, holds a study's files."""
+    return bundle.is_file(f"{root}/{RECORDS}")
 
 
 def places(root: Path | str) -> list[Place]:
@@ -71,14 +73,14 @@ def places(root: Path | str) -> list[Place]:
 
 def stamp(root: Path | str) -> str:
     """Changes when one of the study's files changes; empty without a study."""
-    return " ".join(str(_state(f"{root}/{file}")) for file in PARTS) if is_study(root) else ""
+    return " ".join(str(bundle.state(f"{root}/{file}")) for file in PARTS) if is_study(root) else ""
 
 
-def read_bytes(path: Path | str) -> bytes:
+def read_bytes(path: Path | str, largest: int = files.LARGEST) -> bytes:
     """The content of a run's file, on disk or in the study that its folder belongs to; an OSError when it is in neither."""
     try:
-        return files.read_bytes(path)
-    except (FileNotFoundError, NotADirectoryError):
+        return bundle.read_bytes(path, largest)
+    except FileNotFoundError:
         content = _content(Path(path))
         if content is None:
             raise
@@ -93,14 +95,21 @@ def read_json(path: Path | str) -> Any | None:
         return None
 
 
+def read_object(path: Path | str) -> dict[str, Any]:
+    """The JSON object of a file of a run or a study, or {} when there is none."""
+    document = read_json(path)
+    return document if isinstance(document, dict) else {}
+
+
 def exists(path: Path | str) -> bool:
     """Whether a run has this file, on disk or in a study; a dead link counts, as something that is there."""
-    return os.path.lexists(path) or _content(Path(path)) is not None
+    return os.path.lexists(path) or bundle.is_file(path) or _content(Path(path)) is not None
 
 
 def names(directory: Path | str) -> list[str]:
-    """The files of a run in a study."""
-    return sorted(name for name in HOME if _content(Path(directory) / name) is not None)
+    """The files of a run in a study; in a bundle also those that it has apart."""
+    apart = [] if os.path.isdir(directory) else bundle.names(directory)
+    return sorted({*apart, *(name for name in HOME if _content(Path(directory) / name) is not None)})
 
 
 def mislabelled(directory: Path, document: Mapping[str, Any]) -> str:
@@ -115,7 +124,7 @@ def mislabelled(directory: Path, document: Mapping[str, Any]) -> str:
 
 def missing(root: Path | str) -> str:
     """What an incomplete study lacks, in the words of who published it; empty when it is whole, or no study."""
-    words = files.read_object(f"{root}/study.json").get("incomplete") if is_study(root) else ""
+    words = read_object(f"{root}/study.json").get("incomplete") if is_study(root) else ""
     return files.shown(words)[:1000] if isinstance(words, str) else ""
 
 
@@ -130,18 +139,10 @@ def _content(path: Path) -> bytes | None:
     return stored(root, HOME[path.name]).get(run, {}).get(path.name)
 
 
-def _state(path: str) -> tuple[int, ...]:
-    try:
-        s = os.stat(path)
-    except OSError:
-        return ()
-    return s.st_mtime_ns, s.st_ctime_ns, s.st_size, s.st_ino
-
-
 def stored(root: Path | str, file: str = RECORDS) -> dict[str, dict[str, Any]]:
     """The rows of one file of a study by run_id; {} when it is not there."""
     path = f"{root}/{file}"
-    state = _state(path)
+    state = bundle.state(path)
     return _read(path, state) if state else {}
 
 
@@ -156,7 +157,7 @@ def _read(path: str, state: tuple[int, ...]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     size = 0
     try:
-        content = files.read_bytes(path, LARGEST)
+        content = bundle.read_bytes(path, LARGEST)
         table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         for field in wanted:
             if field.name not in table.schema_arrow.names:
@@ -238,7 +239,8 @@ def _packed(file: str, rows: list[dict[str, Any]]) -> bytes:
     size = sum(len(row[name]) for row in rows for name in PARTS[file])
     if size > LARGEST // 2:  # the columns beside them have their room too
         raise UserError(
-            f"{file} would hold {size} bytes, more than a study can: keep fewer --artifacts, or cut it in two."
+            f"{file} would hold {size} bytes, more than a study can: keep fewer --artifacts (bundle: --no-artifacts), or cut it "
+            "in two."
         )
     out = io.BytesIO()
     pq.write_table(
@@ -289,8 +291,9 @@ def describe(root: Path, documents: Iterable[Mapping[str, Any]], incomplete: str
 
 def tables(root: Path) -> dict[str, str]:
     """sha256 of each table of a study, by its name."""
-    found = sorted([*root.glob("tables/*.md"), *root.glob("tables.tex")])
-    return {p.relative_to(root).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
+    found = [f"tables/{name}" for name in bundle.names(root / "tables") if name.endswith(".md")]
+    found += ["tables.tex"] if bundle.is_file(root / "tables.tex") else []
+    return {name: hashlib.sha256(bundle.read_bytes(root / name)).hexdigest() for name in sorted(found)}
 
 
 def unpack(root: Path, out: Path) -> int:
@@ -301,9 +304,10 @@ def unpack(root: Path, out: Path) -> int:
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there already and not empty. Name a new folder: --out FOLDER")
-    runs = places(root)
-    for run in runs:
-        for name in sorted(names(run.path), key=lambda n: n == "record.json"):  # last, as a run writes it
-            target = out / os.path.relpath(run.path, root) / name
-            write_bytes(target, read_bytes(Path(run.path) / name), durable=False)
+    runs = {run.path for run in places(root)} | set(bundle.runs(root) if bundle.is_bundle(root) else [])
+    for run in sorted(runs):
+        apart = {name for name in bundle.names(run) if bundle.MODEL.fullmatch(name)}  # kept beside a study's files
+        for name in sorted({*names(run), *apart}, key=lambda n: n == "record.json"):  # last, as a run writes it
+            target = out / os.path.relpath(run, root) / name
+            write_bytes(target, read_bytes(Path(run) / name, LARGEST), durable=False)
     return len(runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
@@ -34,13 +35,36 @@ def write(
     """
     frame = records.load(results)
     if frame.empty:
-        raise UserError(f"There are no records in {results} to report on. Type: python -m benchmark run --suite digits")
+        raise UserError(
+            f"There are no records in {results} to report on. "
+            f"Type: python -m benchmark run --suite digits --results {results}"
+        )
     path = Path(path)
     write_text(path, render(frame, figures=figures, sheets=sheets, title=title))
     return path
 
 
-def render(frame: pd.DataFrame, *, figures: bool = False, sheets: bool = False, title: str = "Benchmark report") -> str:
+@dataclass(frozen=True)
+class Live:
+    """What makes the page a served one: it asks for `version` and loads itself again when that is another."""
+
+    version: str
+    words: str  # when it was rendered
+
+    @property
+    def script(self) -> str:
+        """The part of the page that asks."""
+        return (FOLDER / "live.js").read_text(encoding="utf-8")
+
+
+def render(
+    frame: pd.DataFrame,
+    *,
+    figures: bool = False,
+    sheets: bool = False,
+    title: str = "Benchmark report",
+    live: Live | None = None,
+) -> str:
     """The page as text."""
     loader, strict = jinja2.FileSystemLoader(FOLDER), jinja2.StrictUndefined
     environment = jinja2.Environment(
@@ -50,6 +74,7 @@ def render(frame: pd.DataFrame, *, figures: bool = False, sheets: bool = False, 
     counts = frame["status"].value_counts().to_dict()
     return environment.get_template("page.html.j2").render(
         title=title,
+        live=live,
         incomplete=frame.attrs.get("incomplete", ""),
         total=len(frame),
         counts=[(status, int(counts[status])) for status in SHARES if status in counts],

@@ -6,11 +6,9 @@ What is rendered is a pure function of the records, so `verify` can render it ag
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -20,15 +18,16 @@ from benchmark.analysis import verdict
 from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import is_plain, write_bytes, write_text
+from benchmark.records import bundle
 from benchmark.records import study as archive
+from benchmark.records.merge import MERGED, TRIALS, choices, finished, pack, trials
+from benchmark.records.store import suite_folder
 from benchmark.report import page
 from benchmark.report.excerpt import excerpt
 from benchmark.spec import load_suite
 
 # <!-- from FILE --> … <!-- end -->, or a part: <!-- from FILE rows Block/Method; … columns Avg; … --> … <!-- end -->
 QUOTED = re.compile(r"(<!-- from (\S+)(?:\s+rows\s+(.*?)\s+columns\s+(.*?))?\s+-->\n).*?(<!-- end -->)", re.DOTALL)
-KEPT = ("spec.json", "curve.jsonl", "record.json")  # no checkpoint, no heartbeat, no lease
-TRIALS = (".tuning", "trials")  # where `tune` keeps its trials among results, and where a study has them
 
 
 def publish(results: Path, study: Path, *, artifacts: Sequence[str] = (), incomplete: str = "") -> list[Path]:
@@ -46,50 +45,15 @@ def publish(results: Path, study: Path, *, artifacts: Sequence[str] = (), incomp
             f"There is no finished run in {results}. Type: python -m benchmark run --suite digits --results {results}"
         )
     documents = pack(study, [*finished(study).path, *done.path], with_artifacts(done, artifacts))
-    trials, there = finished(results / TRIALS[0]), study / TRIALS[1]
-    if not trials.empty:
-        archive.describe(there, pack(there, [*finished(there).path, *trials.path]))
-    for choice in sorted(results.glob("tuned-*.toml")):
-        write_bytes(study / choice.name, choice.read_bytes())
+    tried, there = finished(trials(results)), study / TRIALS[1]
+    if not tried.empty:
+        archive.describe(there, pack(there, [*finished(there).path, *tried.path]))
+    for name in [*choices(results), *([MERGED] if bundle.is_file(results / MERGED) else [])]:
+        write_bytes(study / name, bundle.read_bytes(results / name))
     archive.describe(study, documents, incomplete)  # before anything is rendered: tables say what is missing
     written = render(study)
     archive.describe(study, documents, incomplete)
     return written
-
-
-def finished(root: Path) -> pd.DataFrame:
-    """The runs of a folder that are done; none when there is no such folder."""
-    frame = records.load(root)
-    return frame[frame.status == "done"]
-
-
-def pack(study: Path, sources: Iterable[Path | str], with_arrays: Container[str] = ()) -> list[Mapping[str, Any]]:
-    """Make `study` of finished runs, wherever they lie, and give their records; of a run in two places the later stands."""
-    runs, documents = [], []
-    for place, source in sorted({source.parts[-3:]: source for source in map(Path, sources)}.items()):
-        record = records.read(source)
-        changed = record.changed_files() if record else ["record.json"]
-        if record is None or changed:
-            raise UserError(
-                f"{', '.join(changed)} of {source} changed after the run. Type: python -m benchmark audit {source}"
-            )
-        files = {name: archive.read_bytes(source / name) for name in KEPT}
-        if arrays := _arrays(record, study.joinpath(*place), str(source) in with_arrays):
-            files["artifacts.npz"] = arrays
-        runs.append((archive.columns(record.document, source), files))
-        documents.append(record.document)
-    archive.pack(study, runs)
-    return documents
-
-
-def _arrays(record: records.Record, there: Path, wanted: bool) -> bytes:
-    """artifacts.npz of a run when it is asked for, or when the study has it already; else nothing."""
-    try:
-        arrays = archive.read_bytes((record.path if wanted else there) / "artifacts.npz")
-    except FileNotFoundError:
-        return b""
-    sealed = record["hashes"].get("artifacts") in (None, hashlib.sha256(arrays).hexdigest())
-    return arrays if wanted or sealed else b""
 
 
 def with_artifacts(done: pd.DataFrame, wanted: Sequence[str]) -> set[str]:
@@ -161,7 +125,7 @@ def pictures(study: Path) -> dict[str, bytes]:
         for kind in figures.KINDS:
             with contextlib.suppress(UserError):  # no rows, or no artifacts, for this kind of figure
                 drawing = figures.draw(kind, group, load_suite(str(suite)))
-                found[f"figures/{suite}-{tier}-{kind}.png"] = figures.render(drawing, "png")
+                found[f"figures/{suite_folder(str(suite))}-{tier}-{kind}.png"] = figures.render(drawing, "png")
     return found
 
 
@@ -174,7 +138,8 @@ def rendered(study: Path) -> dict[str, bytes]:
         once = {"statistics": "running"} if scored_once(group) else {}
         for kind in tables.KINDS:
             with contextlib.suppress(UserError):  # this study has no records for this kind of table
-                made[f"{suite}-{tier}-{kind}"] = tables.make(kind, group, load_suite(str(suite)), **once)
+                table = tables.make(kind, group, load_suite(str(suite)), **once)
+                made[f"{suite_folder(str(suite))}-{tier}-{kind}"] = table
     found = {f"tables/{name}.md": tables.markdown(table).encode("utf-8") for name, table in made.items()}
     latex = "\n".join(f"% {name}\n{tables.latex(table)}" for name, table in made.items())
     return {**found, "tables.tex": latex.encode("utf-8")}

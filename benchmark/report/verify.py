@@ -9,9 +9,10 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.files import read_object
+from benchmark.records import bundle
 from benchmark.records import study as archive
-from benchmark.report.publish import TRIALS, documents, quoted, rendered
+from benchmark.records.merge import TRIALS
+from benchmark.report.publish import documents, quoted, rendered
 from benchmark.run import execute
 from benchmark.spec import RunSpec, load_suite
 from methods.contract import method_revision
@@ -65,6 +66,14 @@ def check_revision(record: records.Record) -> None:
         )
 
 
+def studies(root: Path) -> list[Path]:
+    """The published studies of a folder, bundles among them; or the one bundle that `root` is."""
+    if bundle.is_bundle(root):
+        return [root]
+    found = (path for path in root.glob("*") if path.is_dir() or bundle.is_bundle(path))
+    return sorted(path for path in found if any(records.run_directories(path)))
+
+
 def published(study: Path) -> list[Finding]:
     """The seal of every record of a study, and every table rendered again.
 
@@ -73,7 +82,8 @@ def published(study: Path) -> list[Finding]:
     runs, trials = ([Path(r.path) for r in records.run_directories(p)] for p in (study, study / TRIALS[1]))
     if not runs:
         raise UserError(f"{study} holds no records. Publish a study with: python -m benchmark publish NAME")
-    found = [_sealed(run) for run in (*runs, *trials)]
+    # a run that is not done has nothing that could be sealed
+    found = [_sealed(run) for run in (*runs, *trials) if archive.exists(run / "record.json")]
     broken = [f for f in found if isinstance(f, Finding)]
     documents = [f.document for f in found if isinstance(f, records.Record)]
     sealed = Finding(study.name, True, f"{len(documents)} records, each with the files and the hash it was sealed with")
@@ -107,7 +117,7 @@ def older(suite: str, protocol: int | None) -> bool:
 
 def _kept(study: Path, words: str) -> list[Finding]:
     """The tables of a study as study.json has their hashes."""
-    then, now = read_object(study / "study.json").get("tables"), archive.tables(study)
+    then, now = archive.read_object(study / "study.json").get("tables"), archive.tables(study)
     names = sorted({*(then if isinstance(then, dict) else {}), *now})
     same = {name: isinstance(then, dict) and then.get(name) == now.get(name) for name in names}
     return [Finding(f"{study.name}/{name}", ok, words if ok else "not as published") for name, ok in same.items()]
@@ -116,9 +126,9 @@ def _kept(study: Path, words: str) -> list[Finding]:
 def _current(study: Path) -> list[Finding]:
     findings = []
     for name, content in rendered(study).items():
-        path = study / name
-        same = path.exists() and path.read_bytes() == content
-        words = "current" if same else "missing" if not path.exists() else "not what the records say"
+        there = bundle.is_file(study / name)
+        same = there and bundle.read_bytes(study / name) == content
+        words = "current" if same else "missing" if not there else "not what the records say"
         findings.append(Finding(str(Path(study.name) / name), same, words))
     return findings
 

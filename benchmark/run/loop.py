@@ -19,16 +19,18 @@ import torch
 
 from benchmark import records
 from benchmark.data.base import Dataset
-from benchmark.data.batches import Stream, hold_out
+from benchmark.data.batches import Stream, batches_of, hold_out, supply
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.faults import fault
 from benchmark.files import replacing, write_json
 from benchmark.records import Record
 from benchmark.records.lease import Lease, LeaseLost
-from benchmark.records.selection import accuracies, scores, selected
+from benchmark.records.selection import summary
+from benchmark.records.track import Trackers
 from benchmark.run import checkpoint
-from benchmark.run.failure import noting_warnings, reason_of, write_failure
-from benchmark.run.meter import Meter, NotFinite, check_finite
+from benchmark.run.failure import can_wait, noting_warnings, reason_of, write_failure
+from benchmark.run.meter import Meter, check_finite
+from benchmark.run.model.keeping import Keeping
 from benchmark.run.provenance import commit, provenance
 from benchmark.run.score.evaluate import Evaluator, json_safe
 from benchmark.run.score.share import target_share
@@ -37,24 +39,19 @@ from benchmark.run.task import make_task
 from benchmark.run.usage import Usage, state_hash
 from benchmark.spec import Resolved, canonical_json, settings_json
 from benchmark.spec.seeds import seed_of
-from methods.contract import LabeledBatch, Method, Views, method_revision
+from methods import is_built_in
+from methods.contract import Method, Views, method_revision
 
 HEARTBEAT_SECONDS = 2.0
-PASSING = ("checkpoint.pt", "failure.json")  # of a run that is not done
-
-
-def tidy(directory: Path) -> None:
-    """Remove what a finished run no longer needs."""
-    for name in PASSING:
-        (directory / name).unlink(missing_ok=True)
 
 
 class Run:
     """The state of one run between its first update and its record."""
 
-    should_stop: Callable[[], bool]
+    should_stop: Callable[[], bool] = staticmethod(lambda: False)
     watch: Callable[[dict[str, Any]], None]
-    checkpoint_seconds: float
+    checkpoint_seconds: float | None = None  # None: as often as costs little
+    keeping = Keeping()  # of models; keeps none unless it is told to
 
     def __init__(
         self,
@@ -77,17 +74,17 @@ class Run:
         self.points = {round(self.total * (i + 1) / points) for i in range(points)} - {0}
         self.sources = [self._stream(s, labelled=True) for s in self.spec.sources]
         self.target = self._stream(self.spec.target, labelled=False)
-        self.evaluator = Evaluator(dataset, self.spec, self.settings, self.device, len(self.classes))
-        self.meter, self.usage = Meter(), Usage()
-        self.update = 0
-        self.saved: int | None = None  # the update of the last good checkpoint
-        self.curve: list[dict[str, Any]] = []
-        self.times: list[float] = []
-        self.handed_out = [0]
-        self.warnings: list[str] = []
-        # of the methods of this repository: what a user's own `update` does beside training (waits, writes) is not ours to do
-        self.share = None if ".py:" in self.spec.method else target_share(resolved)
+        self.batch = batches_of(self.sources, self.target, self.spec.standard == "combined")
+        self.evaluator = Evaluator(dataset, self.spec, self.settings, self.device, len(self.classes), self.pause)
+        self.meter, self.usage = Meter(), Usage(self.device)
+        self.update, self.saving = 0, 0.0  # updates done; seconds that the last checkpoint took
+        self.saved: int | None = None  # its update
+        self.curve, self.times = list[dict[str, Any]](), list[float]()  # the evaluation points, and when each was there
+        self.handed_out, self.warnings = [0], list[str]()
+        # what a user's own `update` does beside training (waits, writes) is not ours to do
+        self.share = target_share(resolved) if is_built_in(self.spec.method) else None
         self.last_checkpoint = self.last_beat = time.monotonic()
+        self.trackers = Trackers(self.warnings)  # none, until a run is told of some
 
     def _stream(self, id: str, *, labelled: bool) -> Stream:
         images = self.dataset.domains[id].train
@@ -101,27 +98,41 @@ class Run:
 
     def to_the_end(self) -> Record:
         """Train from where the last checkpoint stands to the record; failures are written down, then raised."""
+        self.usage.begins(self.update)
         try:
-            with noting_warnings(self.warnings):
+            with noting_warnings(self.warnings), supply(self.batch, self.device, self.total) as self.batch:
                 self.method.train()
+                if self.pending():
+                    self.evaluate()
                 for stage in self.stages:
                     self.train(stage)
                 return self.finish()
         except (Interrupted, KeyboardInterrupt, LeaseLost):  # a copy that lost its lease writes nothing more
             raise
         except Exception as error:
-            cause = self.cause(error)
+            cause = self.meter.cause(error)
             self.fail(cause)
             raise RunFailed(reason_of(cause)) from cause
 
-    def cause(self, error: Exception) -> Exception:
-        """An error in an update that comes after something was not finite is only the symptom."""
+    def pause(self) -> None:
+        """Between two batches of a long pass: go no further when told to stop."""
+        if self.should_stop():
+            raise Interrupted
+
+    @contextlib.contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Within: passes that change nothing; told to stop between two batches, the run is saved as it was before them."""
+        before = self.meter.state_dict()
         try:
-            self.meter.check()
-        except NotFinite as first:
-            first.__cause__ = error
-            return first
-        return error
+            yield
+        except Interrupted:
+            self.meter.load_state_dict(before)
+            self.save()
+            raise
+
+    def pending(self) -> bool:
+        """Whether the last update's evaluation is still to be done: the run was stopped in the middle of it."""
+        return self.update in self.points and (not self.curve or self.curve[-1]["update"] < self.update)
 
     def train(self, stage: Stage) -> None:
         """The updates of one stage, evaluated at fixed progress."""
@@ -131,9 +142,11 @@ class Run:
                 raise Interrupted
             if self.update == stage.start:
                 fault(f"stage:{stage.name}")
+                if self.update and self.saved != self.update:
+                    self.save()  # what a stop in the middle of `begin` goes back to
                 torch.manual_seed(seed_of("stage", self.spec.seed, stage.name))
-                passes = [s.full_pass(self.handed_out) for s in self.sources]
-                self.method.enter(stage.name, Views(passes, self.target.full_pass(self.handed_out)))
+                *passes, target = [s.full_pass(self.handed_out, self.pause) for s in (*self.sources, self.target)]
+                self.method.enter(stage.name, Views(passes, target))
             fault("update")
             self.step((self.update - stage.start) / (stage.stop - stage.start))
             self.update += 1
@@ -144,14 +157,9 @@ class Run:
     def step(self, progress: float) -> None:
         """One update on batch t of every domain. Dropout is seeded by (seed, t); nothing here waits for the device."""
         t = self.update
-        sources = [s.labeled(t) for s in self.sources]
-        if self.spec.standard == "combined" and len(sources) > 1:
-            images, labels = torch.cat([s.images for s in sources]), torch.cat([s.labels for s in sources])
-            sources = [LabeledBatch(images, labels)]
-        target = self.target.unlabeled(t)
+        sources, target = self.batch(t)
         torch.manual_seed(seed_of("update", self.spec.seed, t))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.amp):
-            terms = self.method.update(sources, target, progress)
+        terms = self.method.update(sources, target, progress)
         pseudo = terms.pop("pseudo_labels", None)
         if pseudo is not None:
             self.meter.count(self.evaluator.pseudo(pseudo, t))
@@ -162,23 +170,28 @@ class Run:
 
     def evaluate(self) -> None:
         """An evaluation point: read the meter, score, append to the curve, write it."""
-        losses, pseudo = self.meter.read()
-        check_finite(self.method.state_dict(), self.update)
-        fault("evaluate")
-        row = {
-            "update": self.update,
-            "progress": self.update / self.total,
-            "stage": self.method.stage,
-            **self.evaluator.row(self.method),
-            "losses": losses,
-            "pseudo": pseudo,
-            "diagnostics": self.method.diagnostics(),
-        }
-        self.curve.append(json_safe(row))
+        with self.stoppable():
+            losses, pseudo = self.meter.read()
+            check_finite(self.method.state_dict(), self.update)
+            fault("evaluate")
+            row = {
+                "update": self.update,
+                "progress": self.update / self.total,
+                "stage": self.method.stage,
+                **self.evaluator.row(self.method),
+                "losses": losses,
+                "pseudo": pseudo,
+                "diagnostics": self.method.diagnostics(),
+            }
+            row = json_safe(row)
+            self.lease.check()
+            self.keeping.point(self.method, [*self.curve, row], self.saved, self.warnings)
+        self.curve.append(row)
         self.times.append(self.usage.seconds())
         self.lease.check()
-        with self.write_that_can_wait("the curve"):
+        with can_wait("the curve", self.warnings):
             records.write_curve(self.directory, self.curve)
+        self.trackers.point(self.curve[-1])
 
     # -- signs of life, checkpoints -------------------------------------------------------------------------------
 
@@ -189,10 +202,12 @@ class Run:
             self.last_beat = now
             self.lease.refresh()
             beat = self.heartbeat()
-            with self.write_that_can_wait("the heartbeat"):
+            with can_wait("the heartbeat", self.warnings):
                 write_json(self.directory / "heartbeat.json", beat, durable=False)
+            self.trackers.beat(beat)
             self.watch(beat)
-        if now - self.last_checkpoint >= self.checkpoint_seconds and self.update < self.total:
+        wait = checkpoint.interval(self.saving, self.checkpoint_seconds)
+        if now - self.last_checkpoint >= wait and self.update < self.total:
             self.save()
 
     def heartbeat(self) -> dict[str, Any]:
@@ -210,21 +225,9 @@ class Run:
             "restarts": self.lease.restarts,
         }
 
-    @contextlib.contextmanager
-    def write_that_can_wait(self, what: str) -> Iterator[None]:
-        """Within: a disk that is full or gone for a while costs nothing; the last good checkpoint stays, training goes on.
-
-        Only the writes at the end must succeed. The record says what could not be written.
-        """
-        try:
-            yield
-        except OSError as error:
-            warning = f"{what} could not be written for a while ({error.strerror or error})"
-            if warning not in self.warnings:
-                self.warnings.append(warning)
-
     def save(self) -> None:
         """The checkpoint: replaced atomically, only when everything in it is finite and the lease is ours."""
+        began = time.monotonic()
         self.meter.check()
         state: dict[str, Any] = {
             "run_id": self.spec.run_id,
@@ -239,47 +242,55 @@ class Run:
         }
         check_finite(state["method"], self.update)
         self.lease.check()
-        with self.write_that_can_wait("the checkpoint"):
+        with can_wait("the checkpoint", self.warnings):
             checkpoint.write(self.directory / "checkpoint.pt", state)
             self.saved = self.update
         self.last_checkpoint = time.monotonic()
+        self.saving = self.last_checkpoint - began
 
     def restore(self) -> None:
         """Go on from the checkpoint, if there is one; the curve is cut back to it."""
         path = self.directory / "checkpoint.pt"
         if path.exists():
-            checkpoint.restore(path, self.device, self.take)
+            checkpoint.restore(path, self.take)
         if self.curve or (self.directory / "curve.jsonl").exists():
-            with self.write_that_can_wait("the curve"):
+            with can_wait("the curve", self.warnings):
                 records.write_curve(self.directory, self.curve)
 
     def take(self, state: Mapping[str, Any]) -> None:
-        """The state of a checkpoint; an error when it does not fit this run."""
+        """The state of a checkpoint, on the CPU; an error when it does not fit this run. What fits goes to the device."""
         if state["run_id"] != self.spec.run_id:
             raise ValueError("it belongs to another run")
-        self.method.load_state_dict(state["method"])
-        self.meter.load_state_dict(state["meter"])
         self.usage.load_state_dict(state["usage"])
         self.update = self.saved = int(state["update"])
         self.curve = json.loads(state["curve"])
         self.times = [float(s) for s in state["times"]]
         self.task.images_forwarded, self.handed_out[0] = map(int, state["images"])
         self.warnings = [str(w) for w in state["warnings"]]
-        passed = sorted(p for p in self.points if p <= self.update)
+        passed = [p for p in sorted(self.points) if p < self.update + (not self.pending())]
         if [row["update"] for row in self.curve] != passed or len(self.times) != len(passed):
             raise ValueError("its curve does not fit its update")
+        fault("restore")
+        method = {**state["method"], "extra": checkpoint.moved(state["method"]["extra"], self.device)}
+        self.method.load_state_dict(method)  # copies into its own tensors; an optimiser knows what belongs where
+        self.meter.load_state_dict(checkpoint.moved(state["meter"], self.device))
 
     # -- the ends -------------------------------------------------------------------------------------------------
 
     def finish(self) -> Record:
         """The whole curve, artifacts, then the record, then the checkpoint goes."""
-        artifacts = self.evaluator.artifacts(self.method)
+        with self.stoppable():
+            artifacts = self.evaluator.artifacts(self.method)
+            self.lease.check()
+            models = self.keeping.finish(self.method, self.curve, self.warnings)
         self.lease.check()
         records.write_curve(self.directory, self.curve)
         with replacing(self.directory / "artifacts.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **artifacts)  # type: ignore[arg-type]
-        record = records.write(self.directory, self.document())
-        tidy(self.directory)
+        document = {**self.document(), **models}
+        self.trackers.end("done")  # the clock has been read; what goes wrong now is still among the warnings
+        record = records.write(self.directory, document)
+        checkpoint.tidy(self.directory)
         return record
 
     def document(self) -> dict[str, Any]:
@@ -296,8 +307,8 @@ class Run:
             "revision": method_revision(self.spec.method),
             "title": self.method.title or type(self.method).__name__,
             "tuned": self.spec.tuned,
-            **self.scored("running"),
-            "statistics": {kind: self.scored(kind) for kind in last["statistics"]},
+            **summary(self.curve),
+            "statistics": {kind: summary(self.curve, kind) for kind in last["statistics"]},
             "classes": self.classes,
             "losses": last["losses"],
             "pseudo": last["pseudo"],
@@ -318,31 +329,16 @@ class Run:
                 "passes": (self.task.images_forwarded + self.handed_out[0]) / images,
                 "seconds_at": [round(s, 3) for s in self.times],
             },
-            "provenance": {**provenance(str(self.device), self.spec.threads), "restarts": self.lease.restarts},
+            "provenance": provenance(str(self.device), self.spec.threads, self.settings.precision)
+            | {"restarts": self.lease.restarts, "starts": self.usage.starts},
             "warnings": self.warnings,
             "remarks": [str(remark) for remark in self.method.remarks(last["diagnostics"])],
-        }
-
-    def scored(self, statistics: str) -> dict[str, Any]:
-        """What the curve says with these statistics at test."""
-        last = scores(self.curve[-1], statistics)
-        return {
-            "accuracy": accuracies(self.curve, statistics),
-            "selected": selected(self.curve, statistics),
-            "per_class": last["per_class"],
-            "probes": last["probes"],
         }
 
     def fail(self, error: Exception) -> None:
         """Write down why, as far as the disk lets us."""
         write_failure(
-            self.directory,
-            reason_of(error),
-            error,
-            method=self.spec.name,
-            update=getattr(error, "update", self.update),
-            stage=self.method.stage,
-            term=getattr(error, "term", ""),
-            last_good_checkpoint=self.saved,
-            commit=commit()[0],
-        )
+            self.directory, reason_of(error), error, method=self.spec.name, stage=self.method.stage,
+            update=getattr(error, "update", self.update), term=getattr(error, "term", ""),
+            last_good_checkpoint=self.saved, commit=commit()[0],
+        )  # fmt: skip

@@ -1,12 +1,13 @@
 """Where a training step's time goes: data, forward, backward, optimiser, the method's own work; and evaluation.
 
-The real loop is timed, not a copy of it: hooks on the extractor, on `backward` and on the optimisers split its steps.
+The real loop is timed, not a copy of it: hooks on the extractor, on `backward` and on the optimisers split its steps. On a
+GPU they leave events in its queue, read after the last step: nothing waits in between, so host and device overlap as they
+do in a run.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 import tempfile
 import time
@@ -18,16 +19,19 @@ from typing import Any
 
 import torch
 from torch.optim import optimizer as optimisers
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark import data
 from benchmark.files import replacing
 from benchmark.records.lease import Lease
+from benchmark.run import provenance
+from benchmark.run.count import Counter
 from benchmark.run.loop import Run
 from benchmark.run.networks import Extractor
+from benchmark.run.speed import arithmetic
 from benchmark.run.start import quiet_torch
 from benchmark.run.usage import peak_memory_mb
 from benchmark.spec import RunSpec, resolve
+from methods import is_built_in
 from methods.contract import Views
 
 PARTS = ("data", "forward", "backward", "optimiser", "method")
@@ -38,13 +42,17 @@ class Profile:
     """Milliseconds of a median step by part, and what the step makes of the machine."""
 
     name: str
+    hardware: str
+    precision: str
     parts: dict[str, float]  # ms a step
+    launches: int  # of kernels in a step; on a CPU: operations
     evaluation: float  # ms an evaluation point
     evaluation_share: float  # of a whole run
     images_per_s: float
     gflops: float  # of one step
-    peak_gflops_per_s: float  # matrix multiplication measured here, same threads
+    peak_gflops_per_s: float  # matrix multiplication measured here, same threads, same precision
     share_of_peak: float
+    run_gflops_per_s: float  # of a whole run, evaluations included: what `plan` reckons with
     memory_mb: float
     steps: int
 
@@ -55,30 +63,29 @@ class Profile:
 
 
 class Clock:
-    """Time by part; nested parts do not count twice."""
+    """Time by part; nested parts do not count twice. On a GPU the device's own, between events in its queue."""
 
     def __init__(self, device: torch.device) -> None:
-        self.spent: dict[str, float] = defaultdict(float)
         self._device = device
-        self._stack: list[tuple[str, float]] = []
+        self._stack: list[tuple[str, Any]] = []
+        self._spans: list[tuple[str, str, Any, Any]] = []  # part, the part around it, its two ends
 
-    def now(self) -> float:
-        """Seconds, after the device has caught up."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        return time.perf_counter()
+    def mark(self) -> Any:
+        """A moment: seconds, or an event that the device passes. Nothing waits."""
+        if self._device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def enter(self, part: str) -> None:
         """A part begins."""
-        self._stack.append((part, self.now()))
+        self._stack.append((part, self.mark()))
 
     def leave(self) -> None:
-        """The part ends; its time is taken from the part around it."""
+        """The part ends."""
         part, began = self._stack.pop()
-        took = self.now() - began
-        self.spent[part] += took
-        if self._stack:
-            self.spent[self._stack[-1][0]] -= took
+        self._spans.append((part, self._stack[-1][0] if self._stack else "", began, self.mark()))
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
@@ -88,6 +95,18 @@ class Clock:
             yield
         finally:
             self.leave()
+
+    def spent(self) -> dict[str, float]:
+        """Seconds by part, each without the parts inside it; waits for the device."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        found: dict[str, float] = defaultdict(float)
+        for part, around, began, ended in self._spans:
+            took = began.elapsed_time(ended) / 1e3 if self._device.type == "cuda" else ended - began
+            found[part] += took
+            if around:
+                found[around] -= took
+        return dict(found)
 
 
 @contextmanager
@@ -130,7 +149,12 @@ def profile(
 ) -> Profile:
     """Time `steps` steps of the spec's last stage, after a few to warm up, and one evaluation point."""
     resolved = resolve(spec)
-    with quiet_torch(spec.threads, device), tempfile.TemporaryDirectory(prefix="profile-") as folder:
+    precision = resolved.settings.precision
+    with (
+        quiet_torch(spec.threads, device, strict=is_built_in(spec.method)),
+        arithmetic(precision, device),
+        tempfile.TemporaryDirectory(prefix="profile-") as folder,
+    ):
         dataset = data.load(resolved.suite, spec.tier, spec.split, data_root, resolved.settings.options)
         run = Run(resolved, dataset, Path(folder), Lease(Path(folder)), device=device, data_root=data_root)
         run.method.train()
@@ -139,46 +163,43 @@ def profile(
             run.method.enter(stage.name, Views(passes, run.target.full_pass(run.handed_out)))
             _steps(run, 3 if stage is not run.stages[-1] else 0)
         _steps(run, 3)
-        with FlopCounterMode(display=False, custom_mapping=GROUPED) as counter:
+        with Counter(run.device) as counter:
             _steps(run, 1)
-        rows = []
+        one = counter.restart()
+        clocks = []
         for i in range(steps):
-            clock = Clock(run.device)
-            with timed(run, clock), clock.part("method"):
+            clocks.append(Clock(run.device))
+            with timed(run, clocks[-1]), clocks[-1].part("method"):
                 _steps(run, 1)
-            rows.append(dict(clock.spent))
             watch(i + 1, steps)
+        rows = [clock.spent() for clock in clocks]
         began = time.perf_counter()
-        run.evaluator.row(run.method)
+        with Counter(run.device) as counter:  # reads its scores: when it returns, the device has caught up
+            run.evaluator.row(run.method)
         evaluation = (time.perf_counter() - began) * 1e3
-        peak = matmul_peak(run.device)
+        peak = matmul_peak(run.device, precision)
+        hardware = provenance.hardware(device)
     parts = {p: statistics.median(r.get(p, 0.0) for r in rows) * 1e3 for p in PARTS}
     step = sum(parts.values())
     images = resolved.settings.batch * (len(spec.sources) + 1)
-    flops = counter.get_total_flops() / 1e9
-    training = step * run.total
+    training, scoring = step * run.total, evaluation * len(run.points)
+    computed = one.flops * run.total + counter.tally.flops * len(run.points)
     return Profile(
         name=spec.name,
+        hardware=hardware,
+        precision=precision,
         parts=parts,
+        launches=one.launches,
         evaluation=evaluation,
-        evaluation_share=evaluation * len(run.points) / (training + evaluation * len(run.points)),
+        evaluation_share=scoring / (training + scoring),
         images_per_s=images / step * 1e3,
-        gflops=flops,
+        gflops=one.flops / 1e9,
         peak_gflops_per_s=peak,
-        share_of_peak=flops / (step / 1e3) / peak,
+        share_of_peak=one.flops / 1e9 / (step / 1e3) / peak,
+        run_gflops_per_s=computed / (training + scoring) / 1e6,
         memory_mb=peak_memory_mb(),
         steps=steps,
     )
-
-
-def convolution_backward_flops(grad: list[int], x: list[int], weight: list[int], *rest: Any, **_: Any) -> int:
-    """FLOPs of a convolution's backward pass; torch's own count takes a grouped convolution for a dense one."""
-    transposed, wanted = rest[4], rest[7]  # … bias, stride, padding, dilation, transposed, output padding, groups, mask
-    forward = 2 * math.prod(x if transposed else grad) * math.prod(weight[1:])
-    return forward * sum(wanted[:2])  # one such product for the input's gradient, one for the weight's
-
-
-GROUPED = {torch.ops.aten.convolution_backward: convolution_backward_flops}
 
 
 def _steps(run: Run, count: int) -> None:
@@ -187,26 +208,38 @@ def _steps(run: Run, count: int) -> None:
         run.update += 1
 
 
-def matmul_peak(device: torch.device, size: int = 1024, repeats: int = 8) -> float:
-    """GFLOP/s of a square float32 matrix multiplication: what this machine can do, the best of several."""
-    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
-    clock, best = Clock(device), 0.0
-    for _ in range(repeats):
-        began = clock.now()
-        a @ b
-        best = max(best, 2 * size**3 / (clock.now() - began) / 1e9)
-    return best
+def matmul_peak(device: torch.device, precision: str = "fp32", size: int = 1024, repeats: int = 8) -> float:
+    """GFLOP/s of a square matrix multiplication in this precision: what this machine can do, the best of several."""
+    size *= 8 if device.type == "cuda" else 1  # a GPU is not full with less
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    clocks = [Clock(device) for _ in range(repeats)]
+    for clock in clocks:
+        with clock.part("product"):
+            a @ b
+    return max(2 * size**3 / clock.spent()["product"] / 1e9 for clock in clocks)
 
 
 def words(profiles: list[Profile]) -> str:
     """One line a method, as a Markdown table."""
     from tabulate import tabulate
 
-    head = ["method", *[f"{p} ms" for p in PARTS], "step ms", "images/s", "GFLOP", "of peak", "evaluation", "memory MB"]
+    head = [
+        "method",
+        *[f"{p} ms" for p in PARTS],
+        "step ms",
+        "launches",
+        "images/s",
+        "GFLOP",
+        "of peak",
+        "evaluation",
+        "memory MB",
+    ]
     rows = [
         [
-            p.name, *[f"{p.parts[k]:.1f}" for k in PARTS], f"{p.step:.1f}", f"{p.images_per_s:.0f}", f"{p.gflops:.2f}",
-            f"{100 * p.share_of_peak:.0f} %", f"{100 * p.evaluation_share:.0f} % of the run", f"{p.memory_mb:.0f}",
+            p.name, *[f"{p.parts[k]:.1f}" for k in PARTS], f"{p.step:.1f}", p.launches, f"{p.images_per_s:.0f}",
+            f"{p.gflops:.2f}", f"{100 * p.share_of_peak:.0f} %", f"{100 * p.evaluation_share:.0f} % of the run",
+            f"{p.memory_mb:.0f}",
         ]
         for p in profiles
     ]  # fmt: skip

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
 
 PACKAGES = ("torch", "torchvision", "numpy", "pandas", "scipy", "scikit-learn", "submitit", "pillow")
 
@@ -44,6 +48,31 @@ def versions() -> dict[str, str]:
     return found
 
 
+LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
+
+
+@functools.lru_cache(maxsize=1)
+def lock() -> tuple[str, dict[str, tuple[str, str]]]:
+    """(sha256 of the lock file, installed packages that differ from it: name → (locked, here)); ("", {}) without one.
+
+    A package that the lock names and that is not installed is no difference: it belongs to an extra that nobody asked for.
+    """
+    if not LOCK.is_file():
+        return "", {}
+    content = LOCK.read_bytes()
+    differs = {}
+    for line in content.decode().splitlines():
+        if "==" not in line or line.startswith((" ", "#")):
+            continue
+        requirement = Requirement(line.rstrip(" \\"))
+        if requirement.marker is None or requirement.marker.evaluate():
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                here = importlib.metadata.version(requirement.name)
+                if not requirement.specifier.contains(here, prereleases=True):
+                    differs[requirement.name] = (str(requirement.specifier).removeprefix("=="), here)
+    return hashlib.sha256(content).hexdigest(), differs
+
+
 @functools.lru_cache(maxsize=1)
 def cpu_name() -> str:
     """The processor's name, family and model, and number of cores.
@@ -69,15 +98,40 @@ def hardware(device: str) -> str:
     return cpu_name()
 
 
-def provenance(device: str, threads: int) -> dict[str, Any]:
-    """Commit, versions, hardware, threads of this process."""
+def driver() -> str:
+    """Version of NVIDIA's driver as the kernel module says it; empty when it says none."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", Path("/proc/driver/nvidia/version").read_text())
+        return found[1] if found else ""
+    return ""
+
+
+def start(device: str, update: int) -> dict[str, Any]:
+    """One start of a run: at which update, where, and on what; of a GPU also driver, CUDA and cuDNN, which choose kernels."""
+    found: dict[str, Any] = {
+        "update": update,
+        "node": os.environ.get("SLURMD_NODENAME") or platform.node(),
+        "hardware": hardware(device),
+    }
+    if device.startswith("cuda"):
+        import torch
+
+        found |= {"driver": driver(), "cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+    return found
+
+
+def provenance(device: str, threads: int, precision: str) -> dict[str, Any]:
+    """Commit, versions, hardware, threads and arithmetic of this process."""
     sha, dirty = commit()
     return {
         "commit": sha,
         "dirty": dirty,
         "versions": versions(),
+        "lock": lock()[0],
+        "off_lock": sorted(lock()[1]),  # packages whose version is not the lock's
         "hardware": hardware(device),
         "device": device,
         "threads": threads,
+        "precision": precision,
         "slurm_job": os.environ.get("SLURM_JOB_ID", ""),
     }

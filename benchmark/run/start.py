@@ -8,26 +8,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from benchmark import data, records
 from benchmark.data.base import Dataset
 from benchmark.errors import RunFailed
 from benchmark.files import write_json
-from benchmark.records import Record
+from benchmark.records import Record, models
 from benchmark.records.lease import Lease, LeaseLost, RunHeld
+from benchmark.records.track import tracking
 from benchmark.run import checkpoint
 from benchmark.run.failure import reason_of, write_failure
-from benchmark.run.loop import PASSING, Run, tidy
+from benchmark.run.loop import Run
+from benchmark.run.model.keeping import Keeping, facts
 from benchmark.run.provenance import commit
-from benchmark.run.speed import keep_freed_memory
+from benchmark.run.speed import arithmetic, keep_freed_memory, quiet_torch
 from benchmark.spec import Resolved, RunSpec, resolve
-
-CHECKPOINT_SECONDS = 60.0
+from methods import is_built_in
 
 
 def execute(
@@ -39,12 +38,20 @@ def execute(
     should_stop: Callable[[], bool] | None = None,
     watch: Callable[[dict[str, Any]], None] | None = None,
     checkpoint_seconds: float | None = None,
+    keep_model: str = "none",
+    track: Sequence[str] = (),
 ) -> Record:
-    """Run `spec`, or go on with it, or return its record when it is done. Paths are no part of its identity."""
+    """Run `spec`, or go on with it, or return its record when it is done. Paths are no part of its identity.
+
+    `keep_model` says which models stay beside the record: none, last, or selected (that of each label-free rule). It
+    moves no bit, and a run that is done is not run again for it. `track` names trackers (`benchmark.records.track`).
+    """
+    models.check_choice(keep_model)
     resolved = resolve(spec)
     keep_freed_memory(resolved.settings.network.name)
     root = Path(data_root) if data_root else None
-    with quiet_torch(spec.threads, device):
+    strict, precision = is_built_in(spec.method), resolved.settings.precision
+    with quiet_torch(spec.threads, device, strict=strict), arithmetic(precision, device):
         dataset = data.load(resolved.suite, spec.tier, spec.split, root, resolved.settings.options)
         if spec.data and spec.data != dataset.fingerprint:
             raise RunFailed(f"the data has fingerprint {dataset.fingerprint}, the spec was made for {spec.data}")
@@ -62,12 +69,16 @@ def execute(
                 return done
             write_json(directory / "spec.json", spec.to_json())
             run = begin(resolved, dataset, directory, lease, device=device, data_root=root)
+            told = facts(resolved, dataset, run.classes) if keep_model != "none" else {}
+            run.keeping = Keeping(keep_model, directory, told, run.evaluator.statistics_batches)
+            run.keeping.begin(run.curve)
             run.should_stop = should_stop or (lambda: False)
             run.watch = watch or (lambda beat: None)
-            if checkpoint_seconds is None:
-                checkpoint_seconds = float(os.environ.get("BENCHMARK_CHECKPOINT_SECONDS", CHECKPOINT_SECONDS))
-            run.checkpoint_seconds = checkpoint_seconds
-            return run.to_the_end()
+            asked = os.environ.get("BENCHMARK_CHECKPOINT_SECONDS", "")
+            run.checkpoint_seconds = float(asked) if checkpoint_seconds is None and asked else checkpoint_seconds
+            known = (spec.run_id, spec.to_json(), Path(results))
+            with tracking(track, *known, run.curve, run.warnings) as run.trackers:
+                return run.to_the_end()
         finally:
             lease.release()
 
@@ -75,11 +86,11 @@ def execute(
 def finished(directory: Path) -> Record | None:
     """The record of a run that is done. One that was killed right after its record is tidied up now."""
     done = records.read(directory)
-    if done is not None and any((directory / name).exists() for name in (*PASSING, "lease.json")):
+    if done is not None and (checkpoint.passing(directory) or (directory / "lease.json").exists()):
         with contextlib.suppress(RunHeld, LeaseLost, OSError):
             lease = Lease(directory)
             lease.acquire()
-            tidy(directory)
+            checkpoint.tidy(directory)
             lease.release()
     return done
 
@@ -108,18 +119,3 @@ def begin(
     except Exception as error:
         write_failure(directory, reason_of(error), error, method=resolved.spec.name, update=0, commit=commit()[0])
         raise RunFailed(reason_of(error)) from error
-
-
-@contextlib.contextmanager
-def quiet_torch(threads: int, device: str) -> Iterator[None]:
-    """Threads as the spec says (sums depend on them), deterministic algorithms; put back afterwards."""
-    before, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    if device.startswith("cuda"):
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(True, warn_only=device.startswith("cuda"))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-        torch.use_deterministic_algorithms(deterministic)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from benchmark.run import networks
 from benchmark.run.speed import needs_compiler
 from benchmark.run.stages import divide
+from benchmark.spec.network import weights_file
 
 if TYPE_CHECKING:
     from benchmark.spec import Resolved
@@ -22,7 +23,7 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """Which extractor, how wide, which ImageNet weights (a path, or empty for a random start)."""
+    """Which extractor, how wide, which weights (a path, or empty for a random start), for images of which side."""
 
     name: str = "conv3fc2"
     width: float = 1.0
@@ -58,22 +59,29 @@ class Task:
         lr_scale: float = 1.0,
         batch_norm: str = "per-domain",
         compile: bool = False,
+        precision: str = "fp32",
         extractor_factory: Callable[[], networks.Extractor] | None = None,
     ) -> None:
         self.num_classes, self.num_sources = num_classes, num_sources
         self.network, self.optimiser_spec = network, optimiser
         self.budget, self.stage_budget, self.seed, self.batch_size = budget, stage_budget, seed, batch_size
         self.device = torch.device(device)
-        self.lr_scale, self.batch_norm, self.compile = lr_scale, batch_norm, compile
+        self.lr_scale, self.batch_norm, self.compile, self.precision = lr_scale, batch_norm, compile, precision
         if compile:
             needs_compiler(self.device.type)
             torch.compiler.reset()  # nothing of an earlier run in this process
+        # On a GPU all domains pass a batch-norm layer in one kernel each way; a CPU is fastest with one domain in its cache.
+        self.interleaved = self.device.type != "cpu" and batch_norm == "per-domain"
         self.images_forwarded = 0  # through any extractor, in training: the "passes" of the cost table
-        self._factory = extractor_factory or (lambda: networks.NETWORKS[network.name](network.width))
+        named = network.name, network.width, network.image_size
+        self._factory = extractor_factory or (lambda: networks.build(*named))
         self._extractors: dict[tuple[str, int], nn.Module] = {}
-        with torch.device("meta"):
-            shape = self._factory()
-        self.feature_dim, self.cut_dim = shape.feature_dim, shape.cut_dim
+        if extractor_factory is None:
+            self.feature_dim, self.cut_dim = networks.shape(*named)
+        else:
+            with torch.device("meta"):
+                shape = extractor_factory()
+            self.feature_dim, self.cut_dim = shape.feature_dim, shape.cut_dim
 
     # -- modules ------------------------------------------------------------------------------------------------
 
@@ -86,16 +94,22 @@ class Task:
         return self._extractors[key]
 
     def _new_extractor(self, role: str, cut: int) -> nn.Module:
-        module = self._factory()
-        networks.initialise(module, self.seed, role)
-        if self.network.weights:
-            networks.load_imagenet(module, self.network.name, Path(self.network.weights))
+        module = self._network(role)
         if cut:
             module.last = nn.Identity()
-        module.compiled = self.compile
+        module.compiled, module.bf16 = self.compile, self.precision == "bf16"
         module.register_forward_pre_hook(self._count)
+        if self.interleaved:
+            return module.to(self.device)
         # channels-last weights pull the maps after them: pooling and narrow convolutions are several times faster
         return module.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def _network(self, role: str) -> networks.Extractor:
+        """As it starts: drawn from (seed, role), or from the file of weights."""
+        module = networks.drawn(self._factory, self.seed, role)
+        if self.network.weights:
+            networks.load_weights(module, self.network.name, Path(self.network.weights))
+        return module
 
     def _count(self, module: nn.Module, args: tuple[Tensor, ...]) -> None:
         if module.training:
@@ -106,15 +120,11 @@ class Task:
         linear = self.build(f"classifier/{role}", lambda: nn.Linear(self.feature_dim, self.num_classes))
         if not cut:
             return linear
-        last = self._factory()
-        networks.initialise(last, self.seed, role)
-        return nn.Sequential(last.last, linear).to(self.device)
+        return nn.Sequential(self._network(role).last, linear).to(self.device)
 
     def build(self, role: str, factory: Callable[[], M]) -> M:
         """Any module of a method's own, with weights drawn from (seed, role)."""
-        module = factory()
-        networks.initialise(module, self.seed, role)
-        return module.to(self.device)
+        return networks.drawn(factory, self.seed, role).to(self.device)
 
     # -- training -----------------------------------------------------------------------------------------------
 
@@ -147,21 +157,24 @@ class Task:
         """
         module = self.extractor() if extractor is None else extractor
         sizes = [len(b) for b in batches]
-        fused = batches[0] if len(batches) == 1 else torch.cat(list(batches))
         if self.batch_norm == "pooled" or len(batches) == 1:
+            fused = batches[0] if len(batches) == 1 else torch.cat(list(batches))
             return list(module(fused).split(sizes))
-        with networks.per_domain(module, sizes):
-            return list(module(fused).split(sizes))
+        interleaved = self.interleaved and len(set(sizes)) == 1
+        with networks.per_domain(module, sizes, interleaved):
+            if interleaved:
+                return list(module(networks.interleave(batches)).unflatten(0, (sizes[0], -1)).unbind(1))
+            return list(module(torch.cat(list(batches))).split(sizes))
 
 
 def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path | None = None) -> Task:
     """The task of a resolved spec: what every method of this suite and tier is given."""
     s = resolved.settings
-    weights = str((data_root or Path("data")) / "weights" / f"{s.network.name}.pth") if s.network.weights else ""
+    weights = weights_file(s.network, data_root) or ""
     return Task(
         num_classes=num_classes,
         num_sources=1 if resolved.spec.standard == "combined" else len(resolved.spec.sources),
-        network=NetworkSpec(s.network.name, s.network.width, weights, s.network.image_size),
+        network=NetworkSpec(s.network.name, s.network.width, str(weights), s.network.image_size),
         optimiser=OptimiserSpec(
             s.optimiser.name,
             {"extractor": s.optimiser.lr_extractor, "classifier": s.optimiser.lr_classifier},
@@ -176,4 +189,5 @@ def make_task(resolved: Resolved, num_classes: int, device: str, data_root: Path
         lr_scale=resolved.hparams.lr_scale,
         batch_norm=s.batch_norm,
         compile=s.compile,
+        precision=s.precision,
     )

@@ -6,6 +6,8 @@ same. Commit and paths are not part of it. Seeds that follow from what they are 
 
 from __future__ import annotations
 
+from benchmark.spec.layout import DomainInfo, Folders, Reading
+from benchmark.spec.network import NetworkSettings
 from benchmark.spec.readers import fingerprint, reader
 from benchmark.spec.runspec import (
     SPLITS,
@@ -18,8 +20,6 @@ from benchmark.spec.runspec import (
     resolve,
 )
 from benchmark.spec.suite import (
-    DomainInfo,
-    NetworkSettings,
     Suite,
     Tier,
     TierSettings,
@@ -33,7 +33,9 @@ __all__ = [
     "SPLITS",
     "STANDARDS",
     "DomainInfo",
+    "Folders",
     "NetworkSettings",
+    "Reading",
     "Resolved",
     "RunSpec",
     "Suite",

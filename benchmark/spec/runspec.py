@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark.errors import UserError, unknown
 from benchmark.spec.readers import fingerprint
-from benchmark.spec.suite import Suite, Tier, TierSettings, load_suite, override_settings, settings_json
-from methods import BUILT_IN
+from benchmark.spec.suite import Suite, Tier, TierSettings, described, load_suite, override_settings, settings_json
+from methods import BUILT_IN, installed, is_built_in
+from methods.groups import GROUPS
 
 if TYPE_CHECKING:  # only what needs the class of a method imports it, and torch with it: reading records does not
     from methods.contract import HParams, Method
@@ -68,7 +69,7 @@ class RunSpec:
         """Sixteen hex digits: the identity of the run. A spec that has not seen its data looks it up first."""
         spec = self
         if not spec.data:
-            spec = dataclasses.replace(self, data=fingerprint(load_suite(self.suite), self.tier, self.split))
+            spec = dataclasses.replace(self, data=fingerprint(resolve(self).suite, self.tier, self.split))
         return hashlib.sha256(canonical_json(resolve(spec).identity()).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A spec with every value looked up: what really runs."""
+    """A spec with every value looked up: what really runs. The suite's tier has these settings, overrides included."""
 
     spec: RunSpec
     suite: Suite
@@ -119,7 +120,7 @@ class Resolved:
 def resolve(spec: RunSpec) -> Resolved:
     """Look up suite, tier, method and hyper-parameters of a spec; every mistake is a sentence."""
     suite = load_suite(spec.suite)
-    settings = suite.tier(spec.tier)
+    settings = suite.as_written(spec.tier)
     cls = method_class(spec.method)
     check_preset(cls, spec.method, spec.preset)
     if spec.standard not in cls.standards:
@@ -133,9 +134,9 @@ def resolve(spec: RunSpec) -> Resolved:
         raise UserError(f"The target {spec.target} cannot be one of its own sources.")
     own = {k: v for k, v in spec.overrides if not k.startswith("run.")}
     run = {k.removeprefix("run."): v for k, v in spec.overrides if k.startswith("run.")}
-    return Resolved(
-        spec, suite, override_settings(settings, run), cls, resolve_hparams(suite, settings, cls, spec, own)
-    )
+    hparams = resolve_hparams(suite, settings, cls, spec, own)
+    settings = described(override_settings(settings, run))
+    return Resolved(spec, suite.with_tier(spec.tier, settings), settings, cls, hparams)
 
 
 def resolve_hparams(
@@ -163,8 +164,11 @@ def method_class(name: str) -> type[Method]:
     """The class of a method name; the nearest allowed name in the error."""
     from methods.contract import load_method
 
-    if ".py:" not in name and name not in [n for n, _, _ in BUILT_IN]:
-        raise unknown("method", name, [n for n, _, _ in BUILT_IN], "A method of your own: path/file.py:Class")
+    if ".py:" not in name and not is_built_in(name) and not installed.known(installed.METHODS, name):
+        names = [*(n for n, _, _ in BUILT_IN), *installed.offered(installed.METHODS)]
+        raise unknown(
+            "method", name, names, f"Groups: {', '.join(GROUPS)}, all. A method of your own: path/file.py:Class"
+        )
     return load_method(name)
 
 

@@ -8,12 +8,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from benchmark.errors import UserError, unknown
-from benchmark.files import is_plain, read_toml
+from benchmark.files import read_toml
+from benchmark.spec.layout import DomainInfo, Folders, Place
+from benchmark.spec.network import NetworkSettings
+from benchmark.spec.strict import Strict, Text
+from methods import installed
 
 SUITES = Path(__file__).parent / "suites"
+READERS = ("digits", "folders")  # ours; `benchmark.spec.readers` knows their modules
 
 
 class Tier(enum.StrEnum):
@@ -24,40 +29,10 @@ class Tier(enum.StrEnum):
     paper = "paper"
 
 
-def _showable(text: str) -> str:
-    if not is_plain(text):
-        raise ValueError("it holds characters that cannot be shown")
-    return text
-
-
-Text = Annotated[str, Field(max_length=1000), AfterValidator(_showable)]
 TierName = Annotated[Tier, Field(strict=False)]  # text in the file
 
 
-class _Strict(BaseModel):
-    """No unknown keys, no text for a number, nothing infinite."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class DomainInfo(_Strict):
-    """One domain: the id of the tables, the name of its files, the title for people."""
-
-    id: str = Field(pattern=r"^[A-Za-z0-9_]+$")
-    name: str = Field(pattern=r"^[A-Za-z0-9_]+$")
-    title: Text
-
-
-class NetworkSettings(_Strict):
-    """The extractor; `weights` is "imagenet" or empty."""
-
-    name: Literal["conv3fc2", "resnet18", "resnet101", "effnet-lite0-tail"]
-    width: float = Field(default=1.0, gt=0, le=1)
-    weights: Literal["", "imagenet"] = ""
-    image_size: int = Field(default=32, ge=8, le=512)
-
-
-class OptimiserSettings(_Strict):
+class OptimiserSettings(Strict):
     """One optimiser for all methods; Table 5 gives the learning rates of extractor (E) and classifier (C)."""
 
     name: Literal["adam", "sgd"] = "adam"
@@ -67,7 +42,7 @@ class OptimiserSettings(_Strict):
     momentum: float = Field(default=0.9, ge=0, lt=1)
 
 
-class TierSettings(_Strict):
+class TierSettings(Strict):
     """Everything of a tier that is the same for all methods. `--set run.KEY=VALUE` changes the plain numbers of it."""
 
     data: Literal["embedded", "prepared"]
@@ -82,9 +57,10 @@ class TierSettings(_Strict):
     augment: bool = False
     batch_norm: Literal["per-domain", "pooled"] = "per-domain"
     stage_budget: Literal["shared", "full"] = "shared"
-    amp: bool = False  # training in bfloat16 where autocast finds it safe; other numbers, so another run
+    # of matrix products and convolutions: single, TF32 (GPUs since Ampere), or bfloat16 in the extractor's forward pass
+    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     compile: bool = False  # training passes through torch.compile: rounds differently, so another run
-    options: dict[str, str] = {}  # what the data reader wants to know (PACS reading, DomainNet lists)
+    options: dict[str, str] = {}  # what the data reader wants to know (a reading, which lists, at most how many)
     seconds_per_update: float = Field(
         default=0.0, ge=0
     )  # Source-Only on the reference machine; for `plan` before any run
@@ -93,7 +69,7 @@ class TierSettings(_Strict):
     hparams: dict[str, dict[str, Any]] = {}
 
 
-class Suite(_Strict):
+class Suite(Strict):
     """A data set with its tiers. Numbers of a dataset stand in its suite file, each with its source."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
@@ -102,12 +78,24 @@ class Suite(_Strict):
     classes: list[Text] = Field(min_length=2)
     domains: list[DomainInfo] = Field(min_length=2)
     columns: list[str]  # the paper's column order
-    reader: Literal["digits", "pacs", "domainnet"]
+    reader: str  # one of READERS, or what an installed package offers
+    root: Place | Literal[""] = ""  # reader folders: the folder below the data root
+    dataset: str = Field(default="", pattern=r"^[a-z0-9-]*$")  # its images in sources.toml and to the generator
+    folders: Folders = Folders()  # reader folders: how the pictures lie
     default_split: Literal["part", "all"] = "part"
     default_tier: TierName = Tier.mini
     reported: str = ""  # which reported tables belong to it
     tiers: dict[TierName, TierSettings] = Field(min_length=1)
     hparams: dict[str, dict[str, Any]] = {}
+    _address: str = PrivateAttr(default="")  # what one types to name it
+
+    @field_validator("reader")
+    @classmethod
+    def _reader_is_there(cls, value: str) -> str:
+        if value not in READERS and not installed.known(installed.READERS, value):
+            names = (*READERS, *installed.offered(installed.READERS))
+            raise ValueError(f"there is no reader {value!r}; allowed: {', '.join(names)}")
+        return value
 
     @field_validator("columns")
     @classmethod
@@ -124,6 +112,29 @@ class Suite(_Strict):
             raise ValueError("two classes have the same name")
         return value
 
+    @model_validator(mode="after")
+    def _folders_have_a_root(self) -> Suite:
+        if (self.reader == "folders") != bool(self.root):
+            raise ValueError(
+                'the reader folders wants root = "FOLDER", a folder below the data root, and no other does'
+            )
+        return self
+
+    @property
+    def address(self) -> str:
+        """What one types to name it: its name, or the path of its file."""
+        return self._address or self.name
+
+    @property
+    def source(self) -> str:
+        """The name of its images in the list of sources, among the downloads and to the generator."""
+        return self.dataset or (self.name if self.reader == "folders" else self.reader)
+
+    @property
+    def folder(self) -> str:
+        """Its folder below the data root."""
+        return self.root or self.reader
+
     def domain(self, id: str) -> DomainInfo:
         """The domain with this id, or the nearest allowed name in an error."""
         for d in self.domains:
@@ -132,10 +143,18 @@ class Suite(_Strict):
         raise unknown(f"domain of suite {self.name}", id, self.columns)
 
     def tier(self, name: str) -> TierSettings:
-        """The settings of a tier."""
+        """The settings of a tier, with its network's own words on size and normalisation where the suite is silent."""
+        return described(self.as_written(name))
+
+    def as_written(self, name: str) -> TierSettings:
+        """The settings of a tier as they stand in the suite file."""
         if name not in list(Tier) or Tier(name) not in self.tiers:
             raise unknown(f"tier of suite {self.name}", name, [t.value for t in self.tiers])
         return self.tiers[Tier(name)]
+
+    def with_tier(self, name: str, settings: TierSettings) -> Suite:
+        """This suite with other settings of one tier: what a run with overrides reads its images by."""
+        return self.model_copy(update={"tiers": {**self.tiers, Tier(name): settings}})
 
 
 def suite_names() -> list[str]:
@@ -152,9 +171,11 @@ def load_suite(name: str) -> Suite:
     if not name.endswith(".toml") and name not in suite_names():
         raise unknown("suite", name, suite_names(), "Type: python -m benchmark run --suite digits")
     try:
-        return Suite.model_validate(read_toml(path, "The suite file"))
+        suite = Suite.model_validate(read_toml(path, "The suite file"))
     except ValidationError as error:
         raise UserError(_validation_words(path, error)) from None
+    suite._address = name
+    return suite
 
 
 def _validation_words(path: Path, error: ValidationError) -> str:
@@ -166,9 +187,19 @@ def _validation_words(path: Path, error: ValidationError) -> str:
     return f"The file {path} is not right. " + "; ".join(lines) + "."
 
 
+def described(settings: TierSettings) -> TierSettings:
+    """Settings with what their network says of its input."""
+    network = settings.network.described()
+    return settings if network is settings.network else settings.model_copy(update={"network": network})
+
+
 def settings_json(settings: TierSettings) -> dict[str, Any]:
     """The settings that can move a number (not notes, not other methods' hyper-parameters, not speeds)."""
-    return settings.model_dump(mode="json", exclude={"note", "seen", "hparams", "seconds_per_update"})
+    document = settings.model_dump(mode="json", exclude={"note", "seen", "hparams", "seconds_per_update"})
+    document["network"] = settings.network.identity()
+    if document["precision"] == "fp32":  # in the words of the time before the choice: a run of then keeps its identity
+        document["amp"] = document.pop("precision") != "fp32"
+    return document
 
 
 def override_settings(settings: TierSettings, changes: Mapping[str, Any]) -> TierSettings:

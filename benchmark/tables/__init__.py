@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis import asked
 from benchmark.analysis.gains import gains
 from benchmark.analysis.table import Cell, Column, Row, Table
 from benchmark.errors import unknown
@@ -44,13 +45,33 @@ KINDS: dict[str, Callable[..., Table]] = {
 FORMS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": csv_text, "html": page}
 
 
-def make(kind: str, frame: pd.DataFrame, suite: str | Suite, **options: Any) -> Table:
-    """The table of a kind; `averages` checks the printed tables and reads no records."""
+READ = ("comparison", "gains")  # these have rows that read another row's runs; elsewhere those runs would count twice
+
+
+def make(
+    kind: str,
+    frame: pd.DataFrame,
+    suite: str | Suite,
+    *,
+    methods: Sequence[str] = (),
+    readings: Sequence[str] = (),
+    **options: Any,
+) -> Table:
+    """The table of a kind; `averages` checks the printed tables and reads no records.
+
+    `methods` are the rows to show, by name or group, the default all that have runs; `readings` rows beside them that
+    read another row's runs.
+    """
     if kind == "averages":
         return averages()
     if kind not in KINDS:
         raise unknown("kind of table", kind, [*KINDS, "averages"])
-    return marked(KINDS[kind](frame, suite, **options), frame)
+    read = kind in READ
+    shown = asked.only(frame, methods, read=read) if methods else frame
+    shown = asked.with_readings(shown, readings) if read else shown
+    if kind == "reported":
+        options["others"] = methods
+    return marked(KINDS[kind](shown, suite, **options), frame)
 
 
 def marked(table: Table, frame: pd.DataFrame) -> Table:

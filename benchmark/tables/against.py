@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from benchmark.errors import UserError
 from benchmark.paper import answers, printed
 from benchmark.paper.answers import PrintedRow
 from benchmark.paper.claims import margin
-from benchmark.paper.folders import DEFAULT
+from benchmark.paper.folders import DEFAULT, RIVALS
 from benchmark.spec import Suite
+
+SEVERAL = ("multi-source", "combined")  # what others print as multi-source
 
 
 def _beside() -> tuple[str, ...]:
@@ -29,20 +32,33 @@ def _beside() -> tuple[str, ...]:
     )
 
 
-def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
-    """One row for each printed cell that one of our rows can be held against: measured, reported, ours − reported."""
+def reported(
+    frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", others: Sequence[str] = (), **only: Any
+) -> Table:
+    """One row for each printed cell that one of our rows can be held against: measured, reported, ours − reported.
+
+    `others` are the rows, by name or `all`, that are held against what others printed, too: numbers of other origins.
+    """
     # the printed numbers were scored with what the loops leave behind
     runs, condition = narrow(frame, suite, selection=selection, usual="running", **only)
-    numbers = printed.accuracies(condition.suite.reported or condition.suite.name)
+    name = condition.suite.reported or condition.suite.name
+    numbers = printed.accuracies(name)
     numbers = numbers[numbers["kind"] != "gain"]
-    if numbers.empty:
+    beside = printed.rivals(name) if others else pd.DataFrame()
+    if numbers.empty and beside.empty:
         raise UserError(f"No printed numbers are known for suite {condition.suite.name}.")
     rows: list[Row] = []
+    origins: dict[str, str] = {}
     for entry in s.rows_to_show(runs, condition):
-        rows += _rows(entry, condition, numbers)
+        rows += _rows(entry, condition, _answered(entry, numbers))
+        if "all" in others or entry.name in others:
+            own = _of_others(entry, beside)
+            rows += _rows(entry, condition, own)
+            origins |= {title: said for title, said in zip(own["table"], own["words"], strict=True)}
     if not rows:
         raise UserError(
-            f"None of the {len(runs)} runs of suite {condition.suite.name} stands for a row that the paper prints."
+            f"None of the {len(runs)} runs of suite {condition.suite.name} stands for a row that the paper prints. Numbers of "
+            "other origins are shown for rows that are asked for: --methods NAME, or --methods all"
         )
     columns = (
         Column("method", "Method"),
@@ -60,18 +76,31 @@ def reported(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     conditions = [
         *condition.sentences(),
         *_beside(),
+        *[f"{title}: not of the {answers.own_method()[1]} paper but {said}." for title, said in origins.items()],
     ]
     title = f"{condition.suite.title}: ours beside reported, tier {condition.tier}"
     return condition.table("reported", title, columns, rows, caption, conditions)
 
 
-def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[Row]:
-    """The printed rows that `entry` answers, cell by cell."""
+def _answered(entry: s.Entry, numbers: pd.DataFrame) -> pd.DataFrame:
+    """The printed numbers that `entry` answers."""
     places = [(row.table, row.block, row.row) for row in answers.rows() if _answers(entry, row)]
     here = pd.MultiIndex.from_frame(numbers[["table", "block", "row"]]).isin(places)
-    exact = numbers[here].drop_duplicates(["column", "printed"])  # a row may stand in two tables alike
+    return numbers[here].drop_duplicates(["column", "printed"])  # a row may stand in two tables alike
+
+
+def _of_others(entry: s.Entry, numbers: pd.DataFrame) -> pd.DataFrame:
+    """What others printed for `entry` trained on all sources, joined or not; the title of its origin as `table`."""
+    told = printed.origins(RIVALS).set_index("origin")
+    several = numbers["standard"].isin(SEVERAL) & (entry.standard in SEVERAL)
+    found = numbers[several & numbers["answers"].map(lambda names: entry.name in names.split())]
+    return found.assign(table=found["origin"].map(told["title"]), words=found["origin"].map(told["words"]))
+
+
+def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[Row]:
+    """Printed numbers, cell by cell, with `entry` beside them."""
     ours, rows = Ours(entry, condition), []
-    for n in exact.itertuples():
+    for n in numbers.itertuples():
         found, verdict = ours.against(n)
         difference = Cell(value=found.mean, n=found.n) if found.n else words("–")
         interval = Cell(low=found.low, high=found.high) if found.n > 1 else words("one seed" if found.n else "–")

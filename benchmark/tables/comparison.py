@@ -12,6 +12,7 @@ from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.notes import remarks, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.spec import Suite
+from methods.groups import READINGS
 
 
 def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
@@ -26,10 +27,9 @@ def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
     columns = _columns(condition)
     rows: list[Row] = []
     for entry in shown:
-        if entry.standard == "single-best":
-            rows += _single_best(entry, condition)
-        else:
-            rows.append(_row(entry, condition, remarks(entry, condition)))
+        own = _single_best(entry, condition) if entry.standard == "single-best" else [_whole(entry, condition)]
+        # the same numbers as another row's are not marked twice
+        rows += [replace(row, competes=False) for row in own] if _repeats(entry, shown, condition) else own
     caption = ["Mean ± sd over n seeds; best bold, second-best underlined.", _incomplete(rows, condition)]
     conditions = [*condition.sentences(), tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
     title = f"{condition.suite.title}: target accuracy in %, tier {condition.tier}, selection {condition.selection}"
@@ -81,6 +81,18 @@ def _row(entry: s.Entry, condition: Condition, notes: list[str], details: dict[s
     oracle_gap = Cell(value=float(gap.mean()), n=len(gap)) if len(gap) else words("–")
     cost = (s.mean(entry, "passes"), s.mean(entry, "cpu_seconds"))
     return entry.row(*cells.values(), oracle_gap, *cost, words(s.seeds(per_target)), notes=notes)
+
+
+def _whole(entry: s.Entry, condition: Condition) -> Row:
+    return _row(entry, condition, remarks(entry, condition))
+
+
+def _repeats(entry: s.Entry, shown: list[s.Entry], condition: Condition) -> bool:
+    """Whether it reads another shown row's runs with the statistics that this table has for all rows."""
+    reading = READINGS.get(entry.method)
+    if reading is None or reading.statistics != condition.statistics:
+        return False
+    return any((e.name, e.standard, e.split) == (reading.of, entry.standard, entry.split) for e in shown)
 
 
 def _single_best(entry: s.Entry, condition: Condition) -> list[Row]:

@@ -14,6 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table as Grid
 
 from benchmark.analysis.table import Cell, Column, Row, Table, cell_text
+from benchmark.tables.fit import fitted
 
 
 def csv_text(table: Table) -> str:
@@ -102,27 +103,37 @@ def _json_cell(column: Column, cell: Cell) -> Any:
     return document
 
 
-def show(table: Table, console: Console) -> None:
-    """Print to a terminal: best bold, second underlined; the words of empty cells, conditions and footnotes dim."""
+def show(table: Table, console: Console, whole: str = "") -> None:
+    """Print to a terminal: best bold, second underlined; the words of empty cells, conditions and footnotes dim.
+
+    On a screen that is too narrow the table is cut to fit, and a line says what was left out; `whole` ends that line with
+    where all of it is.
+    """
+    cut, gone = fitted(table, console.width) if console.is_terminal else (table, [])
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
-    for column in table.columns:
-        grid.add_column(escape(column.title), justify="right" if column.numeric else "left", no_wrap=column.numeric)
-    for block, rows in table.blocks:
+    for column in cut.columns:
+        stiff = column.numeric or (console.is_terminal and column.style == "interval")
+        grid.add_column(escape(column.title), justify="right" if column.numeric else "left", no_wrap=stiff)
+    for block, rows in cut.blocks:
         if block:
             grid.add_row(f"[italic]{escape(block)}[/italic]")
         for row in rows:
-            cells = [_styled(c, cell) for c, cell in zip(table.columns, row.cells, strict=True)]
-            if table.letters(row):
-                cells[0] += f"[dim]^{','.join(table.letters(row))}[/dim]"
+            cells = [_styled(c, cell) for c, cell in zip(cut.columns, row.cells, strict=True)]
+            if cut.letters(row):
+                cells[0] += f"[dim]^{','.join(cut.letters(row))}[/dim]"
             grid.add_row(*cells)
         grid.add_section()
-    console.print(f"[bold]{escape(table.title)}[/bold]")
+    soft = False if console.is_terminal else None  # a line ends between words, not where the screen does
+    console.print(f"[bold]{escape(table.title)}[/bold]", soft_wrap=soft)
     if table.caption:
-        console.print(escape(table.caption))
+        console.print(escape(table.caption), soft_wrap=soft)
     _wide_enough(console, grid).print(grid)
+    if gone:
+        console.print(escape(f"Left out at {console.width} columns: {', '.join(gone)}."), soft_wrap=soft)
+        console.print(escape(whole))  # a path is never broken: it shall be copied
     below = [" ".join(table.conditions), *(f"^{mark} {text}" for mark, text in table.notes)]
     for text in filter(None, below):
-        console.print(escape(text), style="dim", highlight=False)
+        console.print(escape(text), style="dim", highlight=False, soft_wrap=soft)
 
 
 def _wide_enough(console: Console, grid: Grid) -> Console:

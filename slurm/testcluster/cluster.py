@@ -137,7 +137,10 @@ class Cluster:
         if name == "mariadbd":
             if not (base / "db").exists():
                 fill = ["mariadb-install-db", "--no-defaults", f"--user={_user()}", f"--datadir={base}/db"]
-                subprocess.run([*fill, "--skip-test-db"], check=True, capture_output=True)
+                done = subprocess.run([*fill, "--skip-test-db"], capture_output=True, text=True)
+                if done.returncode != 0:
+                    said = "; ".join((done.stdout + done.stderr).strip().splitlines()[-3:])
+                    raise Trouble(f"The database could not be made: {said}")
             ask = ["mariadb", "--no-defaults", f"--socket={base}/db.socket", "-e", "select 1"]
             options = [f"--datadir={base}/db", f"--socket={base}/db.socket", f"--pid-file={base}/run/db.pid"]
             small = ["--skip-networking", "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0"]

@@ -51,6 +51,7 @@ def test_without_records_only_algebra_and_arithmetic_are_decided():
         "low-rank-active-by-algebra-domainnet": "undecided",
         "averages-are-row-means": "not supported",
         "quoted-differences": "supported",
+        "domainnet-average-is-a-gain": "not shown in print",
     }
     assert found["digits-average"].words == "not measured: no records"
     assert "11 of 45 differ" in found["averages-are-row-means"].words
@@ -251,6 +252,42 @@ def test_single_best_rivals_count_on_qdr(tmp_path: Path):
 )
 def test_cells_are_reproduced_within_the_margin(values: list[float], tier: str, expected: str):
     assert verdict.cell_verdict(stats.t_interval(values), tier) == expected
+
+
+def test_printed_numbers_of_others_decide_nothing_and_say_so():
+    found = judged(EMPTY)["domainnet-average-is-a-gain"]
+    assert (found.kind, found.tier, found.finding) == ("printed", "", "open")
+    assert found.scope == "printed numbers of others"
+    assert (
+        "47.0 printed, 14.1 above the paper's own Source-Only (32.9); Transfer-Learning-Library prints 47.0"
+        in found.words
+    )
+    assert "a difference of 0.0, rounding 0.1" in found.words
+    assert "another pipeline, one number, no run of ours" in found.words
+    assert "they neither support nor refute" in " ".join(verdict.conditions([found]))
+    assert not {"supported", "not supported"} & set(verdict.PRINTED.values())
+    assert not found.json()["answer"].endswith("supported")
+
+
+@pytest.mark.parametrize(("other", "answer"), [("45.0", "in line with print"), ("47.2", "against print")])
+def test_a_printed_difference_beyond_rounding_has_a_direction(other: str, answer: str, monkeypatch: pytest.MonkeyPatch):
+    numbers = evidence.reported.rivals("domainnet")
+    monkeypatch.setattr(evidence.reported, "rivals", lambda suite: numbers.assign(printed=other))
+    assert judged(EMPTY)["domainnet-average-is-a-gain"].answer == answer
+
+
+def test_reproducing_a_table_judges_no_claim_from_outside_it():
+    about = [c.id for c in paper_claims.claims() if any(c.about(f"Table {n}") for n in range(1, 6))]
+    assert "domainnet-average-is-a-gain" not in about
+
+
+def test_a_row_that_the_paper_does_not_have_is_no_rival_of_its_claims(tmp_path: Path):
+    write_study(tmp_path, ["dann", "tsvdnet"])
+    before = judged(records.load(tmp_path))["digits-average"]
+    write_study(tmp_path, ["a-rival", "mine.py:Net"], accuracy=99.0)
+    after = judged(records.load(tmp_path))["digits-average"]
+    assert (after.finding, after.words) == (before.finding, before.words)
+    assert before.finding == "held"
 
 
 def test_every_claim_names_a_known_test_and_ids_are_unique():

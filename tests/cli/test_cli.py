@@ -14,7 +14,7 @@ import pytest
 
 from benchmark import records
 from benchmark.__main__ import main
-from methods.contract import method_revision
+from methods.contract import BUILT_IN, method_revision
 from tests.synthetic import write_run
 from tests.tiny import ARGUMENTS
 
@@ -64,6 +64,24 @@ def test_a_second_run_finds_everything_done_and_only_prints(finished: Path, caps
     assert (finished / "report.html").read_text().startswith("<!")
 
 
+def test_adabn_finds_the_runs_of_source_only_and_trains_nothing(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamps = {p: p.stat().st_mtime_ns for p in finished.glob("digits/*/*/record.json")}
+    words = ["--suite", "digits", "--methods", "adabn", "--targets", "mm", *ARGUMENTS]
+    text = say(capsys, "run", *words, "--results", str(finished), "--statistics", "running")
+    assert "1 runs, 1 done already, 0 to do" in text
+    assert "adabn reads the runs of source-only with statistics of the target; it trains nothing." in text
+    assert {p: p.stat().st_mtime_ns for p in finished.glob("digits/*/*/record.json")} == stamps
+    table = (finished / "tables" / "digits-mini-comparison.csv").read_text()
+    assert "Multi-Source,AdaBN" in table
+    assert "Multi-Source,Source-Only" in table
+    planned = json.loads(say(capsys, "plan", *words, "--results", str(tmp_path), "--json"))
+    assert [(run["method"], run["target"]) for run in planned["runs"]] == [("source-only", "mm")]
+    assert planned["readings"] == ["adabn"]
+    say(capsys, "run", *request(finished))  # the table of the two runs again, for the tests that follow
+
+
 def test_one_and_two_workers_give_the_same_bits(finished: Path, tmp_path: Path) -> None:
     assert main(["run", *request(tmp_path, "--workers", "2", "--json")]) == 0
     one, two = records.load(finished).set_index("run_id"), records.load(tmp_path).set_index("run_id")
@@ -103,7 +121,12 @@ def test_status_methods_doctor_and_help_speak(
     assert "2 runs" in say(capsys, "status", "--results", str(finished))
     assert len(json.loads(say(capsys, "status", "--results", str(finished), "--json"))) == 2
     assert "No run in" in say(capsys, "status", "--results", str(finished / "absent"))
-    assert len(json.loads(say(capsys, "methods", "--json"))["methods"]) == 13
+    assert len(json.loads(say(capsys, "methods", "--json"))["methods"]) == len(BUILT_IN)
+    listed = json.loads(say(capsys, "methods", "--json"))
+    assert [len(listed["groups"][word]) for word in ("paper", "card")] == [13, 7]
+    assert {m["name"] for m in listed["methods"] if "card" in m["groups"]} == set(listed["groups"]["card"])
+    assert "the runs of source-only, read with statistics of the target" in say(capsys, "methods", "adabn")
+    assert json.loads(say(capsys, "methods", "adabn", "--json"))["of"] == "source-only"
     assert "lam = 1000.0" in say(capsys, "methods", "tsvdnet")
     assert "tsvdnet" in say(capsys, "methods")
     found = {f["what"]: f for f in json.loads(say(capsys, "doctor", "--json"))}
@@ -243,3 +266,17 @@ def test_a_killed_worker_costs_its_run_only(tmp_path: Path) -> None:
     assert "SIGKILL" in outcome.failed[bad.run_id]
     assert outcome.done == [tiny().run_id]
     assert sorted(records.load(tmp_path / "runs").status) == ["done", "failed"]
+
+
+def test_a_tracker_that_fails_is_a_line_for_the_user_and_one_that_is_not_installed_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmark.records.track import names
+
+    monkeypatch.setitem(names.BUILT_IN, "wandb", ("nowhere_installed", "benchmark.records.track.wandb", "None"))
+    watchers = ROOT / "tests" / "safety" / "watchers.py"
+    words = ["--methods", "source-only", "--track", f"{watchers}:Raises", "--track", "wandb", "--json"]
+    assert main(["run", "--suite", "digits", "--targets", "mm", "--results", str(tmp_path), *words, *ARGUMENTS]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "not tracked with wandb: nowhere_installed is not installed. Type: pip install" in said
+    assert "tracker Raises: ValueError: the server said no (1 of 1 runs; nothing else changed)" in said

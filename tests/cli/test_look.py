@@ -43,6 +43,19 @@ def test_table_writes_every_form(results: Path, tmp_path: Path, capsys: pytest.C
     ]
 
 
+def test_table_shows_the_rows_asked_for(results: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["table", "--results", str(results), "--methods", "tsvdnet,adabn", "--format", "csv"]) == 0
+    text = capsys.readouterr().out
+    assert "AdaBN" in text
+    assert "T-SVDNet:e" not in text
+    assert "Multi-Source,Source-Only," not in text
+    assert main(["table", "--results", str(results), "--kind", "verdicts", "--methods", "all"]) == 2
+    assert "--methods does not go with --kind verdicts" in capsys.readouterr().err
+    where = ["--results", str(results), "--kind", "curves", "--target", "mm", "--json"]
+    assert main(["figure", *where, "--methods", "paper"]) == 0  # of the thirteen, Source-Only and T-SVDNet were run
+    assert "with 2 methods" in json.loads(capsys.readouterr().out)["alt"]
+
+
 def test_table_gives_json(results: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["table", "--results", str(results), "--kind", "selection", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "selection"

@@ -12,7 +12,7 @@ import pytest
 
 from benchmark import records, tables
 from benchmark.__main__ import main
-from benchmark.cli import session
+from benchmark.cli.parts import session
 from benchmark.launch.local import Outcome
 from benchmark.paper import answers, folders, wanted
 from benchmark.spec import RunSpec

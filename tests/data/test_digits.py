@@ -15,6 +15,7 @@ from benchmark import data
 from benchmark.data import base, digits
 from benchmark.errors import UserError
 from benchmark.spec import load_suite
+from tests import needs
 
 SUITE = load_suite("digits")
 
@@ -167,7 +168,7 @@ def test_object_arrays_are_never_unpickled(tmp_path, write_digits):
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(not os.environ.get("BENCHMARK_DATA_ROOT"), reason="BENCHMARK_DATA_ROOT is not set")
+@needs.images
 def test_the_real_digits_load(monkeypatch):
     monkeypatch.setattr(digits, "GENERATED", {"lite": (200, 100)})
     found = data.load(SUITE, "lite", "part", Path(os.environ["BENCHMARK_DATA_ROOT"]))

@@ -24,6 +24,7 @@ from benchmark.data.get.download import Patience
 from benchmark.data.get.fetch import fetch, fetch_all
 from benchmark.data.get.sources import FILE, Source, downloads, manual, sources
 from benchmark.errors import UserError
+from tests import needs
 
 CONTENT = os.urandom(300_000)
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -125,8 +126,8 @@ def test_a_good_file_gets_its_name_and_its_hash_is_written_down(tmp_path, source
     got = fetch(source("good"), tmp_path)
     assert got.path.read_bytes() == CONTENT
     assert left(tmp_path) == ["usps.bz2"]
-    record = json.loads((got.path.parent / "fetched.json").read_text())
-    assert record["usps.bz2"]["sha256"] == got.sha256 == hashlib.sha256(CONTENT).hexdigest()
+    record = json.loads((tmp_path / "fetch-lock.json").read_text())
+    assert record["downloads/digits/usps.bz2"]["sha256"] == got.sha256 == hashlib.sha256(CONTENT).hexdigest()
 
 
 def test_a_file_that_is_here_is_not_fetched_again(tmp_path, source):
@@ -243,9 +244,9 @@ def test_the_beginning_of_a_hash_is_checked(tmp_path, source):
 
 
 def test_the_other_files_are_fetched_when_one_cannot_be_had(tmp_path, source):
-    got, failed = fetch_all([source("dead"), source("good", file="usps.t.bz2")], tmp_path)
-    assert [g.path.name for g in got] == ["usps.t.bz2"]
-    assert len(failed) == 1
+    done = fetch_all([source("dead"), source("good", file="usps.t.bz2")], tmp_path)
+    assert [g.path.name for g in done.got] == ["usps.t.bz2"]
+    assert len(done.failed) == 1
 
 
 def test_progress_is_told_in_bytes(tmp_path, source):
@@ -270,13 +271,14 @@ FORK = multiprocessing.get_context("fork")
 
 
 def in_a_process(source: Source, root: Path, before: Callable[[], None]) -> tuple[int, list[str]]:
-    """`fetch_all` of the same file twice, in a process that first does `before` to itself: (fetched, sentences)."""
+    """`fetch_all` of the file under two names, in a process that first does `before` to itself: (fetched, sentences)."""
     answer = FORK.SimpleQueue()
 
     def work() -> None:
         before()
-        got, failed = fetch_all([source, source], root)
-        answer.put((len(got), failed))
+        other = source.model_copy(update={"file": "usps.t.bz2"})
+        done = fetch_all([source, other], root)
+        answer.put((len(done.got), done.failed))
 
     process = FORK.Process(target=work)
     process.start()
@@ -316,7 +318,7 @@ def may_mount(at: Path) -> bool:
 
 def test_a_really_full_disk(tmp_path, source):
     if sys.platform != "linux" or not may_mount(tmp_path):
-        pytest.skip("mounting a small disk is not allowed here")
+        needs.skip("disk")
     got, failed = in_a_process(source("good", "good"), tmp_path, lambda: small_disk(tmp_path))
     assert got == 0
     assert len(failed) == 1

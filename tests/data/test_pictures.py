@@ -66,7 +66,7 @@ def test_the_classes_are_classes_of_the_real_suites() -> None:
 
 @pytest.mark.parametrize("reader", ["pacs", "domainnet"])
 def test_the_tree_has_the_real_layout(tmp_path: Path, reader: str) -> None:
-    pictures.write(tmp_path, reader, ["sketch"], (2, 1))
+    pictures.write(tmp_path, load_suite(reader), ["sketch"], (2, 1))
     files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.png"))
     assert len(files) == 3 * len(pictures.CLASSES[reader])
     lists = ["splits/sketch_train_kfold.txt", "splits/sketch_crossval_kfold.txt"]

@@ -8,17 +8,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import submitit
+from PIL import Image
 
 from benchmark.errors import UserError
-from benchmark.launch import queue, submissions
-from benchmark.launch.cluster import Profile
+from benchmark.launch import decode, queue, submissions
+from benchmark.launch.cluster import Profile, load_profile
 from benchmark.launch.logs import section
-from benchmark.launch.slurm import ask_minutes, cut, sbatch_options
+from benchmark.launch.slurm import ask_minutes, at_once, cut, sbatch_options, submit
 from benchmark.launch.status import sent, states
 from benchmark.launch.submissions import Submission, launching, new_folder
+from benchmark.plan import Request, make
 from benchmark.records.lease import process_start
+from benchmark.spec import load_suite
 from tests.synthetic import write_run
 
 
@@ -48,6 +53,20 @@ def test_tasks_have_about_equal_work():
     seconds = runs(*(float(i) for i in range(1, 101)))
     work = [sum(seconds[run] for run in pack) for pack in cut(seconds, Profile(parallel=5, pack_minutes=30))]
     assert max(work) - min(work) <= 100
+
+
+def test_tasks_have_as_many_runs_as_share_a_gpu():
+    long = runs(*[14_400.0] * 6)
+    assert [len(pack) for pack in cut(long, Profile(), share=3)] == [3, 3]
+    assert [len(pack) for pack in cut(long, Profile())] == [1] * 6
+    assert [len(pack) for pack in cut(long, Profile(pack_runs=2), share=3)] == [2, 2, 2], "pack_runs has the last word"
+    assert [len(pack) for pack in cut(runs(*[60.0] * 120), Profile(pack_runs=50, parallel=1), share=3)] == [40, 40, 40]
+
+
+def test_the_time_of_runs_at_once_is_the_longest_that_their_order_can_make_it():
+    assert at_once([10, 20, 30], 1) == 60
+    assert at_once([30, 30, 20], 3) == 30
+    assert at_once([30, 30, 60], 2) == 90  # the long one may be the last to begin
 
 
 @pytest.mark.parametrize("seconds, longest, minutes", [(60, 240, 15), (1200, 240, 60), (36000, 240, 240), (60, 5, 5)])
@@ -189,6 +208,18 @@ def test_what_slurm_says_of_a_task_that_is_gone(results: Path, monkeypatch: pyte
     assert sent(results)[AA].reason == "job 7_0 ended", "a run that left a word needs no other"
 
 
+def test_a_task_that_waits_says_which_nodes_it_left_and_why(results: Path, monkeypatch: pytest.MonkeyPatch):
+    spec = {"suite": "digits", "tier": "mini", "method": "dann", "target": "mm", "seed": 0}
+    folder = new_folder(results)
+    Submission(folder, {"7_0": [AA]}, {AA: spec}, {}, None, "code").save()
+    submissions.leave_node(folder, "7_0", "n1", "GPU 0 (Tesla V100): too old")
+    monkeypatch.setattr(queue, "available", lambda: True)
+    monkeypatch.setattr(queue, "queue", lambda: {"7_0": queue.Task("7_0", "PENDING", "", "BeginTime", "")})
+    (state,) = states(results)
+    assert state.state == "queued"
+    assert state.reason == "job 7_0: pending, BeginTime; node n1 was left: GPU 0 (Tesla V100): too old"
+
+
 def test_no_folder_is_used_for_two_submissions(results: Path):
     assert new_folder(results) != new_folder(results)
 
@@ -203,7 +234,7 @@ def test_status_answers_without_waiting_for_torch(tmp_path: Path):
 
 
 def test_time_left_follows_the_pace_that_is_seen():
-    from benchmark.cli.session import Watch
+    from benchmark.cli.parts.progress import Watch
     from benchmark.launch.local import Event
     from tests.tiny import tiny
 
@@ -212,3 +243,69 @@ def test_time_left_follows_the_pace_that_is_seen():
     assert watch._left() == "40 s"
     watch(Event("beat", 0, specs[0], {"update": 5, "total": 10, "seconds": 20.0}))  # four times as slow as expected
     assert watch._left() == "2 min"  # 20 s of this run, 40 s of each of the others
+
+
+# -- pictures are decoded before GPUs are asked for --------------------------------------------------------------------
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data root with DomainNet's lists and two tiny pictures in each, labels 0 and 1."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    suite = load_suite("domainnet")
+    for domain in suite.domains:
+        for part in ("train", "test"):
+            names = [f"{domain.name}/{suite.classes[label]}/{part}.png" for label in (0, 1)]
+            for name in names:
+                file = tmp_path / "data" / "DomainNet" / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (8, 8)).save(file)
+            lines = "".join(f"{name} {label}\n" for label, name in enumerate(names))
+            (tmp_path / "data" / "DomainNet" / f"{domain.name}_{part}.txt").write_text(lines)
+    return tmp_path / "data"
+
+
+def test_a_sweep_on_gpus_waits_for_a_cpu_job_that_decodes_and_a_decoded_one_does_not(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sent_jobs: list[tuple[dict, list]] = []
+
+    class Executor:
+        def __init__(self, folder: Path, python: str) -> None:
+            pass
+
+        def update_parameters(self, **parameters: object) -> None:
+            self.parameters = parameters
+
+        def submit(self, call: object) -> SimpleNamespace:
+            return self.submit_array([call])[0]
+
+        def submit_array(self, calls: list) -> list[SimpleNamespace]:
+            sent_jobs.append((self.parameters, calls))
+            return [SimpleNamespace(job_id=f"{len(sent_jobs)}_{i}") for i in range(len(calls))]
+
+    monkeypatch.setattr(submitit, "SlurmExecutor", Executor)
+    for name, answer in (("check", None), ("queue", {}), ("largest_array", 1000), ("available", False)):
+        monkeypatch.setattr(queue, name, lambda *_, answer=answer: answer)
+    plan = make(Request("domainnet", "paper", methods=["source-only"], targets=["clp"]), pictures)
+    profile = Profile(gpus=1, gpu_type="a100", partition="gpu", decode={"partition": "cpu", "cpus": 32})
+    submit(plan.specs, results=tmp_path / "a", data_root=pictures, profile=profile)
+    (first, [decoding]), (tasks, _) = sent_jobs
+    assert "gpus_per_node" not in first
+    assert (first["partition"], first["cpus_per_task"]) == ("cpu", 32)
+    assert "dependency" not in first["additional_parameters"]
+    assert tasks["gpus_per_node"] == "a100:1"
+    assert tasks["additional_parameters"]["dependency"] == "afterany:1_0"
+    decoding()  # as the node does
+    sent_jobs.clear()
+    submit(plan.specs, results=tmp_path / "b", data_root=pictures, profile=profile)
+    ((tasks, _),) = sent_jobs
+    assert "dependency" not in tasks["additional_parameters"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    assert decode.wanted(plan.specs, str(pictures), Profile()) is None  # no GPU waits
+
+
+def test_a_wrong_key_of_the_decoding_job_is_named(tmp_path: Path):
+    (tmp_path / "p.toml").write_text("[decode]\ncores = 4\n")
+    with pytest.raises(UserError, match=r"key in \[decode\] of the cluster profile .*cores"):
+        load_profile(tmp_path / "p.toml")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from benchmark import records
 from benchmark.files import read_json
-from benchmark.launch import worker
+from benchmark.launch import children, worker
+from benchmark.launch.device import Gpu
+from benchmark.launch.submissions import left_nodes
 from benchmark.launch.worker import DONE, FAILED, HELD, Entry, Pack, code_fingerprint
 from benchmark.spec import RunSpec
 
@@ -57,6 +63,15 @@ def test_a_run_that_fails_is_tried_as_often_as_it_may_and_stops_nobody(node: Pat
     assert "Traceback" in said.err
 
 
+def test_the_runs_of_a_task_are_tracked_and_its_log_says_what_went_wrong(node: Path, capfd: pytest.CaptureFixture[str]):
+    good, watchers = entry("Trivial"), Path(__file__).parents[1] / "safety" / "watchers.py"
+    assert pack(node, good, track=(f"{watchers}:Lines", f"{watchers}:Raises"))() == {good.run_id: DONE}
+    updates = [row["update"] for row in records.read_curve(node / good.directory)]
+    lines = (node / "tracked" / "Lines" / f"{good.run_id}.txt").read_text().splitlines()
+    assert [int(line.split()[0]) for line in lines[1:-1]] == updates
+    assert "tracker Raises: ValueError: the server said no" in capfd.readouterr().out
+
+
 def test_a_second_call_runs_nothing_again(node: Path, capfd: pytest.CaptureFixture[str]):
     good = entry("Trivial")
     pack(node, good)()
@@ -88,14 +103,193 @@ def test_a_spec_that_means_another_run_now_is_refused(node: Path):
     assert "changed after the submission" in failure(node, changed)["reason"]
 
 
-def test_a_task_that_asked_for_a_gpu_and_has_none_says_so(node: Path):
-    import torch
+def commands(folder: Path) -> Path:
+    """A SLURM whose scontrol says yes to everything, and notes what it was asked."""
+    said = folder / "asked"
+    script = folder / "scontrol"
+    script.write_text(f'#!/bin/sh\necho "$*" >> {said}\necho ExcNodeList=n9\n')
+    script.chmod(0o755)
+    return said
 
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
+
+@pytest.fixture
+def leaving(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How this process would have ended; children end as they are."""
+    left: list[str] = []
+    parent, leave = os.getpid(), worker._leave
+
+    def note(outcome: str) -> None:
+        if os.getpid() != parent:
+            leave(outcome)
+        left.append(outcome)
+        raise Left
+
+    monkeypatch.setattr(worker, "_leave", note)
+    before = signal.getsignal(signal.SIGTERM)
+    yield left
+    signal.signal(signal.SIGTERM, before)
+
+
+class Left(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["old", "dead", "500", ""])
+def test_a_node_whose_gpu_cannot_do_the_work_is_left_before_anything_began_there(
+    node: Path, monkeypatch: pytest.MonkeyPatch, leaving: list[str], kind: str
+):
+    asked = commands(node)
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    monkeypatch.setenv("BENCHMARK_PRETEND_GPUS", f"n1={kind}" if kind else "")
     good = entry("Trivial")
-    pack(node, good, gpu=True, retries=0)()
-    assert "that torch cannot use" in failure(node, good)["reason"]
+    with pytest.raises(Left):
+        pack(node, good, gpu=True, gpu_memory_mb=1024)()
+    assert leaving == [worker.INTERRUPTED]
+    assert not (node / good.directory).exists(), "no run of the task has begun or failed"
+    assert asked.read_text().splitlines() == [
+        "requeue 7_3",
+        "--oneliner show job 7_3",
+        "update JobId=7_3 ExcNodeList=n9,n1",
+        "update JobId=7 ExcNodeList=n9,n1",
+    ]
+    assert list(left_nodes(node)) == ["n1"]
+
+
+def test_a_bad_node_fails_the_runs_with_the_reason_when_slurm_does_not_take_the_task_back(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("BENCHMARK_PRETEND_GPUS", "old")
+    good = entry("Trivial")
+    assert pack(node, good, gpu=True, retries=0)() == {good.run_id: FAILED}  # no scontrol on PATH
+    assert "compute capability 7.0 is none that this torch was built for" in failure(node, good)["reason"]
+    commands(node)
+    pack(node, replace(good, attempts=1), gpu=True, retries=0, max_requeues=0)()
+    assert failure(node, good)["attempts"] == 2, "as often as the profile allows, and no more"
+
+
+def test_a_gpu_that_dies_under_a_run_takes_no_other_run_with_it(
+    node: Path, monkeypatch: pytest.MonkeyPatch, leaving: list[str], capfd: pytest.CaptureFixture[str]
+):
+    commands(node)
+    good, dead = Gpu(0, "GPU 0", 8000, 8000), Gpu(0, "GPU 0", fault="CUDA error: unspecified launch failure")
+    monkeypatch.setenv("BENCHMARK_PRETEND_GPUS", "8000")
+    answers = [[good], [dead]]
+    monkeypatch.setattr(worker.device, "survey", lambda: answers.pop(0))
+    bad, others = entry("Raises"), [entry("Trivial", seed) for seed in range(3)]
+    with pytest.raises(Left):
+        pack(node, bad, *others, gpu=True)()
+    assert leaving == [worker.INTERRUPTED]
+    assert failure(node, bad)["attempts"] == 1
+    assert not any((node / each.directory).exists() for each in others), "they begin elsewhere"
+    assert capfd.readouterr().out.count("starts at") == 1
+
+
+def test_on_a_good_gpu_the_task_goes_on(node: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCHMARK_PRETEND_GPUS", "8000")
+    good = entry("Trivial")
+    assert pack(node, good, gpu=True, gpu_memory_mb=1024)() == {good.run_id: DONE}
+
+
+# -- several runs at once -----------------------------------------------------------------------------------------
+
+
+def test_three_runs_at_once_give_the_records_of_one_at_a_time(node: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    runs = [entry("Paced", seed) for seed in range(4)]
+    monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.1")
+    assert set(pack(node / "three", *runs, share=3)().values()) == {DONE}
+    marks = [line.split()[3] for line in capfd.readouterr().out.splitlines() if line.startswith(worker.MARK)]
+    assert marks[:3] == ["starts"] * 3
+    assert marks.count("done") == 4
+    monkeypatch.setenv("BENCHMARK_TEST_PACE", "0")
+    pack(node / "one", *runs)()
+    for each in runs:
+        one, three = (read_json(node / place / each.directory / "record.json") for place in ("one", "three"))
+        assert one["weights"] == three["weights"]
+        assert one["accuracy"] == three["accuracy"]
+
+
+def test_of_runs_at_once_each_has_its_own_log_failure_and_attempts(node: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.1")
+    bad, good, other = entry("Raises"), entry("Paced"), entry("Trivial")
+    outcome = pack(node, bad, good, other, share=3, retries=1)()
+    assert outcome == {bad.run_id: FAILED, good.run_id: DONE, other.run_id: DONE}
+    assert failure(node, bad)["attempts"] == 2
+    log = worker.log_file(node, "7", bad.run_id).read_text()
+    assert log.count("ValueError: the test wants this") >= 2
+    assert "Traceback" not in worker.log_file(node, "7", good.run_id).read_text()
+
+
+def test_one_of_three_that_is_killed_costs_nobody_else(node: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.3")
+    runs = [entry("Paced", seed) for seed in range(3)]
+    victim = node / runs[1].directory / "lease.json"
+
+    def kill() -> None:
+        while not (held := read_json(victim)):
+            time.sleep(0.05)
+        os.kill(held["pid"], signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    outcome = pack(node, *runs, share=3, retries=0)()
+    assert [outcome[each.run_id] for each in runs] == [DONE, FAILED, DONE]
+    assert "killed by SIGKILL" in failure(node, runs[1])["reason"]
+
+
+def test_the_largest_of_three_goes_when_together_they_exceed_the_tasks_memory(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker, "_memory_limit_mb", lambda: int(children.memory_mb(os.getpid()) * 4 + 500))
+    monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.5")
+    monkeypatch.setitem(SETTINGS, "run.updates", 15)
+    hungry, one, two = entry("Hungry"), entry("Paced", 1), entry("Paced", 2)
+    outcome = pack(node, one, hungry, two, share=3, retries=0)()
+    assert outcome == {one.run_id: DONE, hungry.run_id: FAILED, two.run_id: DONE}
+    assert "out of memory" in failure(node, hungry)["reason"]
+    assert "of them by this run" in failure(node, hungry)["reason"]
+
+
+def memory_of(work: Callable[[], object]) -> tuple[float, float]:
+    """(MB that are resident, MB that the watch counts) of a process that has done `work` and keeps what it gave."""
+    listen, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = work()
+        os.write(tell, b"x")
+        time.sleep(60)
+        os._exit(int(kept is None))
+    os.read(listen, 1)
+    found = sum(children._status(child).values()) / 1024, children.memory_mb(child)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return found
+
+
+def test_mapped_pictures_are_not_counted_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Pages of a mapped file can be dropped at any time: a run that reads 115 GB of them needs none of it."""
+    monkeypatch.setattr(children, "LIBRARIES_MB", 20)
+    pictures = tmp_path / "pictures.npy"
+    np.save(pictures, np.ones(64 << 20, dtype=np.uint8))
+
+    def mapped() -> object:
+        images = np.load(pictures, mmap_mode="r")
+        return images, images.sum()
+
+    resident, counted = memory_of(lambda: 0)
+    with_pictures, with_pictures_counted = memory_of(mapped)
+    assert with_pictures - resident > 50
+    assert with_pictures_counted - counted <= 25
+
+    def taken() -> object:
+        own = mmap.mmap(
+            -1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        )  # fresh pages: a list could be given memory that was freed before
+        own.write(bytes([1]) * len(own))
+        return own
+
+    _, with_own_counted = memory_of(taken)
+    assert with_own_counted - counted > 50, "what a process takes for itself is"
 
 
 def test_a_run_that_another_process_has_is_left_to_it(node: Path):
@@ -108,7 +302,7 @@ def test_a_run_that_another_process_has_is_left_to_it(node: Path):
 
 
 def test_a_run_over_the_memory_of_its_task_is_ended_before_the_task_is(node: Path, monkeypatch: pytest.MonkeyPatch):
-    used = worker._memory_mb(os.getpid())
+    used = children.memory_mb(os.getpid())
     monkeypatch.setattr(worker, "_memory_limit_mb", lambda: int(used * 1.2))
     hungry, good = entry("Hungry"), entry("Trivial")
     monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.5")
@@ -118,22 +312,9 @@ def test_a_run_over_the_memory_of_its_task_is_ended_before_the_task_is(node: Pat
     assert pack(node, good)() == {good.run_id: DONE}
 
 
-def test_told_to_go_the_run_saves_and_the_task_leaves_without_a_result(node: Path, monkeypatch: pytest.MonkeyPatch):
-    left: list[str] = []
-
-    class Left(BaseException):
-        pass
-
-    parent = os.getpid()
-    leave = worker._leave
-
-    def note(outcome: str) -> None:
-        if os.getpid() != parent:
-            leave(outcome)
-        left.append(outcome)
-        raise Left
-
-    monkeypatch.setattr(worker, "_leave", note)
+def test_told_to_go_the_run_saves_and_the_task_leaves_without_a_result(
+    node: Path, monkeypatch: pytest.MonkeyPatch, leaving: list[str]
+):
     monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.5")
     slow, other = entry("Paced"), entry("Trivial")
     folder = node / slow.directory
@@ -142,12 +323,12 @@ def test_told_to_go_the_run_saves_and_the_task_leaves_without_a_result(node: Pat
         while not (folder / "lease.json").exists():
             time.sleep(0.05)
         time.sleep(0.3)
-        os.kill(parent, signal.SIGUSR2)
+        os.kill(os.getpid(), signal.SIGUSR2)
 
     threading.Thread(target=tell, daemon=True).start()
     with pytest.raises(Left):
         pack(node, slow, other)()
-    assert left == [worker.INTERRUPTED]
+    assert leaving == [worker.INTERRUPTED]
     assert (folder / "checkpoint.pt").exists()
     assert not (node / other.directory / "record.json").exists(), "the runs after it wait for the next start"
     assert not failure(node, slow)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmark.run.networks import BatchNorm1d, BatchNorm2d, Extractor
 from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
 from benchmark.spec.seeds import seed_of
-from methods.contract import FullPass, LabeledBatch, UnlabeledBatch, Views, build_hparams, load_method
+from methods.contract import FullPass, LabeledBatch, Method, UnlabeledBatch, Views, build_hparams, load_method
 
 TRAIN, TEST, BATCH, UPDATES = 600, 500, 32, 250
 
@@ -52,7 +52,14 @@ class Whole(FullPass):
 
 
 def accuracy(method: str, preset: str, standard: str, problem: Problem, seed: int, **changes: Any) -> float:
-    """Train `method` for 250 updates and return its accuracy on the target's test images, in percent.
+    """Train `method` for 250 updates and return its accuracy on the target's test images, in percent."""
+    learner = train(method, preset, standard, problem, seed, **changes)
+    right = learner.predict(problem.test.images).argmax(1) == problem.test.labels
+    return 100 * right.double().mean().item()
+
+
+def train(method: str, preset: str, standard: str, problem: Problem, seed: int, **changes: Any) -> Method:
+    """`method` after 250 updates.
 
     Hyper-parameters are each method's own defaults with `changes`: what suites set is fitted to their networks.
     """
@@ -82,8 +89,7 @@ def accuracy(method: str, preset: str, standard: str, problem: Problem, seed: in
             torch.manual_seed(seed_of("update", seed, t))
             learner.update(sources, target, (t - start) / (stop - start))
         t = stop
-    right = learner.predict(problem.test.images).argmax(1) == problem.test.labels
-    return 100 * right.double().mean().item()
+    return learner
 
 
 def batches(problem: Problem, standard: str, seed: int, t: int) -> tuple[list[LabeledBatch], UnlabeledBatch]:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmark.run.check.toy import Toy
 from benchmark.run.networks import BatchNorm1d, Extractor
-from benchmark.run.task import NetworkSpec, OptimiserSpec, Task
+from benchmark.run.task import Task
 from methods.contract import FullPass, LabeledBatch, Method, UnlabeledBatch, Views, build_hparams, load_method
 
 INPUTS, CLASSES, FEATURES = 5, 4, 6
@@ -20,17 +21,11 @@ def network() -> Extractor:
     return Extractor(trunk, nn.Sequential(nn.Linear(8, FEATURES), BatchNorm1d(FEATURES), nn.ReLU()), 8, FEATURES)
 
 
+TOY = Toy(extractor=network, shape=(INPUTS,), classes=CLASSES)
+
+
 def task(sources: int = 3, seed: int = 0) -> Task:
-    return Task(
-        num_classes=CLASSES,
-        num_sources=sources,
-        network=NetworkSpec(),
-        optimiser=OptimiserSpec(lr={"extractor": 0.01, "classifier": 0.01}),
-        budget=20,
-        seed=seed,
-        batch_size=8,
-        extractor_factory=network,
-    )
+    return TOY.task(sources, seed, budget=20, stage_budget="shared")
 
 
 def build(name: str, preset: str = "", sources: int = 3, **changes: Any) -> Method:
@@ -39,14 +34,7 @@ def build(name: str, preset: str = "", sources: int = 3, **changes: Any) -> Meth
 
 
 def batches(sources: int = 3, seed: int = 0, size: int = 8) -> tuple[list[LabeledBatch], UnlabeledBatch]:
-    """Four clusters; each source has an offset, and the target's numbers are mixed, so that it looks different
-    even after normalisation."""
-    g = torch.Generator().manual_seed(seed)
-    centres, mix = torch.randn(CLASSES, INPUTS, generator=g), torch.randn(INPUTS, INPUTS, generator=g)
-    labels = torch.arange(size) % CLASSES
-    clusters = [centres[labels] + 0.5 * torch.randn(size, INPUTS, generator=g) for _ in range(sources + 1)]
-    drawn = [LabeledBatch(images + m, labels) for m, images in enumerate(clusters[:-1])]
-    return drawn, UnlabeledBatch(clusters[-1] @ mix)
+    return TOY.batches(sources, seed, size)
 
 
 NO_VIEWS = Views([], FullPass())

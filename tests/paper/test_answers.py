@@ -14,9 +14,9 @@ from benchmark.errors import UserError
 from benchmark.paper import answers, claims, folders, printed
 from benchmark.spec import SPLITS, RunSpec, load_suite, resolve
 from methods.contract import registry
+from tests import needs
 
 TEX = os.environ.get("BENCHMARK_PAPER_TEX", "")
-needs_paper = pytest.mark.skipif(not TEX, reason="BENCHMARK_PAPER_TEX (the paper's LaTeX) is not set")
 
 
 def test_the_rows_cover_every_printed_row_once_and_in_order():
@@ -90,7 +90,7 @@ def test_every_figure_names_a_kind_of_drawing_a_target_and_rows_that_exist():
         answers.figure("cost")
 
 
-@needs_paper
+@needs.paper
 def test_figures_have_the_numbers_that_latex_gives_them():
     tex = Path(TEX).read_text(encoding="utf-8")
     bodies = re.findall(r"\\begin\{figure\*?\}.*?\\end\{figure\*?\}", tex, re.S)

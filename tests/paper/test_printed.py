@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from benchmark.paper import folders
 from benchmark.paper import printed as reported
-from tests import paper_tex
+from benchmark.paper.folders import RIVALS
+from benchmark.spec import load_suite
+from tests import needs, paper_tex
 
 TEX = os.environ.get("BENCHMARK_PAPER_TEX", "")
-needs_paper = pytest.mark.skipif(not TEX, reason="BENCHMARK_PAPER_TEX (the paper's LaTeX) is not set")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,7 @@ def test_counts_of_printed_numbers():
     assert (numbers["kind"] == "gain").sum() == 3
 
 
-@needs_paper
+@needs.paper
 @pytest.mark.parametrize("table", [1, 2, 3, 4])
 def test_every_cell_equals_the_paper(tex: str, table: int):
     columns, rows = paper_tex.accuracy_rows(tex, f"tab{table}")
@@ -48,7 +51,7 @@ def test_every_cell_equals_the_paper(tex: str, table: int):
     assert stored == printed
 
 
-@needs_paper
+@needs.paper
 def test_every_setup_equals_table_5(tex: str):
     columns, rows = paper_tex.setup_rows(tex)
     printed = {(r.label, c.replace("\\", "")): v for r in rows for c, v in zip(columns, r.cells, strict=True)}
@@ -100,8 +103,35 @@ def test_figures_from_elsewhere_name_their_origin():
     assert attempt.to_dict() == {"S": 69.66, "C": 81.87}
 
 
+def test_rivals_name_their_origin_and_their_averages_are_row_means():
+    numbers = reported.rivals()
+    assert set(numbers["origin"]) == set(reported.origins(RIVALS)["origin"])
+    assert (numbers["kind"] == "target").sum() == 44
+    for _, row in numbers.groupby(["origin", "suite", "row", "backbone", "standard"]):
+        cells = [Decimal(text) for text in row.loc[row["kind"] == "target", "printed"]]
+        (average,) = row.loc[row["kind"] == "average", "printed"]
+        if cells:  # cut or rounded to one decimal, from cells that were
+            assert abs(sum(cells) / len(cells) - Decimal(average)) <= Decimal("0.1")
+
+
+def test_a_public_source_only_has_the_average_that_the_paper_prints_for_its_method():
+    ours = reported.accuracies("domainnet").set_index(["row", "column"])["printed"]["T-SVDNet", "Avg"]
+    public = reported.rivals("domainnet").set_index(["origin", "row", "standard", "column"])["printed"]
+    assert ours == public["tll", "ERM", "combined", "Avg"] == "47.0"
+    assert public["results-list", "LtC-MSDA", "multi-source", "Avg"] == "47.4"
+
+
+def test_numbers_of_rivals_are_no_papers_numbers():
+    assert "rivals" not in folders.papers()
+    assert set(reported.rivals("digits")["row"]) == {"LtC-MSDA"}
+    assert "LtC-MSDA" not in set(reported.accuracies()["row"])
+    columns = reported.rivals()[lambda n: n["kind"] == "target"].groupby(["suite", "row"])["column"].agg(list)
+    for suite in ("digits", "pacs", "domainnet"):
+        assert all(found == load_suite(suite).columns for found in columns[suite])
+
+
 def test_every_reported_row_names_a_known_method_standard_and_column():
-    from benchmark.spec import STANDARDS, load_suite
+    from benchmark.spec import STANDARDS
     from methods.contract import BUILT_IN
 
     numbers = reported.accuracies()

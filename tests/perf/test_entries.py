@@ -72,14 +72,17 @@ def test_prox(benchmark: Any, shape: tuple[int, int, int]) -> None:
     assert benchmark.pedantic(shrink, (g, 2.0), rounds=15, warmup_rounds=3).shape == shape
 
 
+SEEDS = 20
+RUNS = len(BUILT_IN) * 5 * SEEDS  # five targets
+
 # -- records, plans, tables -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,300 finished runs: every method, five targets, twenty seeds."""
+    """Finished runs: every method, five targets, twenty seeds."""
     root = tmp_path_factory.mktemp("study")
-    write_study(root, [name for name, _, _ in BUILT_IN], seeds=range(20))
+    write_study(root, [name for name, _, _ in BUILT_IN], seeds=range(SEEDS))
     return root
 
 
@@ -96,21 +99,21 @@ def test_record_is_read_and_written(benchmark: Any, study: Path) -> None:
 
 def test_records_are_loaded(benchmark: Any, study: Path) -> None:
     frame = benchmark.pedantic(records.load, (study,), rounds=PAIRS, warmup_rounds=1)
-    assert len(frame) == 1300
+    assert len(frame) == RUNS
 
 
-def test_plan_of_1300_runs(benchmark: Any, study: Path) -> None:
-    request = plan.Request("digits", methods=[name for name, _, _ in BUILT_IN], seeds=range(20))
+def test_plan_of_many_runs(benchmark: Any, study: Path) -> None:
+    request = plan.Request("digits", methods=[name for name, _, _ in BUILT_IN], seeds=range(SEEDS))
 
     def planned() -> int:
         made = plan.make(request)
         return len(plan.states(made.specs, study))
 
     dataset()  # the generated images are there, as for a second command
-    assert benchmark.pedantic(planned, rounds=PAIRS, warmup_rounds=1) >= 1300
+    assert benchmark.pedantic(planned, rounds=PAIRS, warmup_rounds=1) >= RUNS
 
 
-def test_table_of_1300_runs(benchmark: Any, study: Path) -> None:
+def test_table_of_many_runs(benchmark: Any, study: Path) -> None:
     frame = records.load(study)
     made = benchmark.pedantic(
         tables.make, ("comparison", frame, "digits"), {"tier": "mini"}, rounds=PAIRS, warmup_rounds=1

@@ -34,7 +34,7 @@ else:
     made = ReferenceTSVDNet(task.extractor(), task.classifier(), classes=classes, sources=sources)
     task._extractors.clear()
     step = lambda: made.step(images[:-1], labels, images[-1])
-Usage()
+Usage(torch.device("cpu"))
 for _ in range(2):  # the second has the optimiser's state beside the activations: the peak
     step()
 print(peak_memory_mb())

@@ -21,10 +21,10 @@ from torch import Tensor
 from benchmark.data.base import Dataset, Domain, ImageSet, Preprocess
 from benchmark.data.batches import batch_index, hold_out
 from benchmark.records.lease import Lease
+from benchmark.run import checkpoint
 from benchmark.run.loop import Run
 from benchmark.run.speed import keep_freed_memory
 from benchmark.run.stages import Stage
-from benchmark.run.start import CHECKPOINT_SECONDS
 from benchmark.spec import RunSpec, resolve
 from tests.perf.pairs import ask, holds, process, ratio
 from tests.perf.reference import ReferenceTSVDNet, load_one_by_one
@@ -177,7 +177,7 @@ def test_the_whole_run_costs_little_beside_the_bare_step(dataset: Dataset, tmp_p
     scored = 1000 + 4 * 100 + 500 + 5 * 200  # here: test, held out, label-free, probes
     scored_there = 9000 + 4 * 500 + 500 + 5 * 200
     points = 10 * evaluation * scored_there / scored / (20_000 * 4 * bare / 1e3)
-    checkpoints = save / CHECKPOINT_SECONDS
+    checkpoints = save / checkpoint.interval(save)
     holds(
         "whole run of Source-Only / bare step", 1 / speed + points + checkpoints, at_most=1.08,
         bare_ms=bare, loop_ms=ours, evaluation_share=points, checkpoint_share=checkpoints,

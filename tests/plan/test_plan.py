@@ -12,6 +12,7 @@ from benchmark import records
 from benchmark.errors import UserError
 from benchmark.plan import Request, make
 from benchmark.run import execute
+from methods import BUILT_IN
 from tests.tiny import TINY, tiny
 
 
@@ -26,11 +27,27 @@ def test_the_default_is_the_card_with_the_honest_rows() -> None:
     assert len(make(Request("digits")).specs) == 50
 
 
-def test_all_is_all_thirteen() -> None:
-    found = {n.partition(":")[0] for n in names(Request("digits", methods=["all"]))}
-    assert {f.rstrip("!") for f in found} == {
+def test_a_group_is_its_methods_and_all_is_everything() -> None:
+    assert names(Request("digits", methods=["paper"])) == [
         "source-only", "dan", "dann", "coral", "adda", "mcd", "jan", "rtn", "mdan", "mdda", "dctn", "m3sda", "tsvdnet",
-    }  # fmt: skip
+    ]  # fmt: skip
+    assert names(Request("digits", methods=["card"])) == [
+        "source-only", "dan", "dann", "mcd", "m3sda", "mdda", "tsvdnet",
+    ]  # fmt: skip
+    assert names(Request("digits", methods=["card", "dann", "coral"]))[-2:] == ["tsvdnet", "coral"]
+    found = names(Request("digits", methods=["all"]))
+    assert {n.partition(":")[0].rstrip("!") for n in found} == {name for name, _, _ in BUILT_IN}
+    assert set(names(Request("digits"))) <= set(found)
+
+
+def test_a_row_that_reads_anothers_runs_plans_those_once() -> None:
+    alone = make(Request("digits", methods=["adabn"]))
+    assert alone.specs == make(Request("digits", methods=["source-only"])).specs
+    assert alone.readings == ("adabn",)
+    assert make(Request("digits", methods=["adabn", "source-only"])).specs == alone.specs
+    assert make(Request("digits", methods=["adabn"], standards=["combined"])).specs[0].standard == "combined"
+    assert make(Request("digits", methods=["all"])).readings == ("adabn",)
+    assert make(Request("digits")).readings == make(Request("digits", methods=["paper"])).readings == ()
 
 
 def test_standards_make_the_papers_blocks() -> None:
@@ -56,6 +73,8 @@ def test_several_values_make_a_grid_and_idle_values_are_no_new_run() -> None:
     ("request_", "words"),
     [
         (Request("digits", methods=["sourceonly"]), "Did you mean 'source-only'"),
+        (Request("digits", methods=["papers"]), "Groups: paper, card, all"),
+        (Request("digits", methods=["adabn:bn"]), "There is no method 'adabn'"),
         (Request("digits", methods=["tsvdnet:papper"]), "Did you mean 'paper'"),
         (Request("digits", methods=["mine.py"]), "mine.py:ClassName"),
         (Request("digits", targets=["mnist"]), "Allowed: "),
@@ -115,5 +134,5 @@ def test_states_and_estimates_come_from_records(tmp_path: Path) -> None:
     assert [states[s.run_id][0] for s in specs] == ["done", "absent"]
     (seconds, kind), _ = planning.estimate(specs, frame)
     assert kind == "measured"
-    assert seconds == pytest.approx(frame.seconds[0])
+    assert seconds == pytest.approx(frame.cpu_seconds[0])  # what a busy machine does not lengthen
     assert planning.estimate(specs, pd.DataFrame(columns=frame.columns))[0][1] == "assumed"

@@ -19,6 +19,7 @@ from benchmark.records.audit import audit
 from benchmark.records.selection import RULES, VALIDATORS
 from benchmark.report import publish, verify
 from methods.contract import BUILT_IN, Range, load_method
+from methods.groups import GROUPS
 from tests.synthetic import write_study
 from tests.tiny import ARGUMENTS, TINY
 
@@ -71,6 +72,13 @@ def test_every_method_gets_the_same_number_of_trials_and_the_same_learning_rate_
     for name, own in by_method.items():
         assert all(t.values.keys() == load_method(name).ranges.keys() for t in own)
         assert len({t.spec.run_id for t in own}) == 3
+
+
+def test_a_group_is_tuned_method_by_method_and_a_reading_through_the_row_that_it_reads() -> None:
+    built_in = tuple(name for name, _, _ in BUILT_IN)
+    assert study(methods=()).methods == study(methods=("all",)).methods == built_in
+    assert study(methods=("card",)).methods == GROUPS["card"]
+    assert study(methods=("adabn", "source-only", "dann")).methods == ("source-only", "dann")
 
 
 # -- the rule ---------------------------------------------------------------------------------------------------------

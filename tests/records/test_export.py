@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib
 from pathlib import Path
 
 import pandas as pd
@@ -10,8 +10,11 @@ import pytest
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.records import export
+from benchmark.records.track import export
+from tests import needs
 from tests.synthetic import write_run, write_study
+
+WATCHERS = Path(__file__).parents[1] / "safety" / "watchers.py"
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +42,9 @@ def test_tables_hold_every_run_with_its_numbers(results: Path, tmp_path: Path, f
     assert (back["status"] == "failed").sum() == 1
 
 
+@needs.track
 def test_tensorboard_reads_the_curves_back(results: Path, tmp_path: Path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulator = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
     folder = export.write(results, "tensorboard", tmp_path / "boards")
     export.write(results, "tensorboard", tmp_path / "boards")  # twice: replaced, not doubled
     frame = records.load(results)
@@ -60,9 +64,21 @@ def test_tensorboard_reads_the_curves_back(results: Path, tmp_path: Path):
 
 
 def test_a_missing_extra_is_named(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install 'msda-benchmark\[export\]'"):
+    (tmp_path / "tensorboard.py").write_text("raise ModuleNotFoundError('none', name='tensorboard')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"pip install 'msda-benchmark\[track\]'"):
         export.write(results, "tensorboard", tmp_path / "b")
+
+
+def test_a_class_of_ones_own_gets_every_curve(results: Path, tmp_path: Path):
+    out = export.write(results, f"{WATCHERS}:Lines", tmp_path / "lines")
+    with_curves = [run for run in records.load(results).itertuples() if records.read_curve(Path(run.path))]
+    assert len(with_curves) == 5
+    for run in with_curves:
+        first, *points, last = (out / f"{run.run_id}.txt").read_text().splitlines()
+        assert first.startswith(f"start {run.method}")
+        assert points == [f"{row['update']} {float(row['target'])!r}" for row in records.read_curve(Path(run.path))]
+        assert last == "end done"
 
 
 def test_unknown_formats_and_empty_results_are_sentences(results: Path, tmp_path: Path):

@@ -16,7 +16,8 @@ from benchmark import figures, records, report
 from benchmark.__main__ import main
 from benchmark.errors import UserError
 from benchmark.launch import status
-from benchmark.records import artifacts, audit, export, study
+from benchmark.records import artifacts, audit, study
+from benchmark.records.track import export
 from benchmark.report import publish, verify
 from tests.synthetic import write_run, write_study
 

@@ -15,7 +15,8 @@ from benchmark.data import fingerprint
 from benchmark.errors import UserError
 from benchmark.report.data import embed, run_data
 from benchmark.spec import load_suite
-from tests.browser import CHROMIUM, Page, browser
+from tests import needs
+from tests.browser import Page, browser
 from tests.synthetic import TARGET_GAIN, write_run, write_study
 
 NASTY = "</script><script>window.broken=1</script> & \"x\" 'y' My_Net"
@@ -170,7 +171,7 @@ def tab() -> Iterator[Page]:
         yield found
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
+@needs.chromium
 @pytest.mark.browser
 class TestInABrowser:
     @pytest.fixture

@@ -14,8 +14,9 @@ from benchmark import data, records
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.records import Record
 from benchmark.records.selection import RULES, VALIDATORS
-from benchmark.run import execute
+from benchmark.run import execute, provenance
 from benchmark.run.stages import divide
+from benchmark.run.usage import Usage
 from methods.contract import registry
 from tests.tiny import tiny
 
@@ -59,16 +60,15 @@ def test_the_same_spec_gives_the_same_bits_and_is_not_run_twice(tmp_path: Path) 
 @pytest.mark.parametrize("method", ["source-only:bn", "tsvdnet", "mdda", "dctn", "mcd"])
 def test_a_resumed_run_equals_the_uninterrupted_run_bit_for_bit(tmp_path: Path, method: str) -> None:
     whole = execute(tiny(method), results=tmp_path / "whole")
-    polls = 0
+    polls = starts = 0
 
-    def now_and_then() -> bool:
+    def now_and_then() -> bool:  # a little later each time: an evaluation that was stopped begins again
         nonlocal polls
         polls += 1
-        return polls % 7 == 0
+        return polls >= 7 * starts
 
-    starts = 0
     while True:
-        starts += 1
+        polls, starts = 0, starts + 1
         try:
             resumed = execute(tiny(method), results=tmp_path / "parts", should_stop=now_and_then)
             break
@@ -176,3 +176,29 @@ def test_combined_hands_over_one_concatenated_batch(tmp_path: Path) -> None:
 def test_data_that_changed_since_the_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="fingerprint"):
         execute(dataclasses.replace(tiny(), data="0" * 64), results=tmp_path)
+
+
+def test_a_record_names_the_hardware_of_every_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU also its driver, CUDA and cuDNN, and the most memory that tensors took there."""
+    spec, asked = tiny(overrides={"run.updates": 6}), iter([False, False, True])
+    with pytest.raises(Interrupted):
+        execute(spec, results=tmp_path, should_stop=lambda: next(asked))
+    monkeypatch.setattr(provenance, "cpu_name", lambda: "another processor")
+    record = execute(spec, results=tmp_path)
+    first, second = record["provenance"]["starts"]
+    assert (first["update"], second["update"]) == (0, 2)
+    assert second["hardware"] == "another processor" != first["hardware"]
+    assert records.load(tmp_path).hardware[0] == f"{first['hardware']} and another processor"
+    assert "peak_device_memory_mb" not in record["cost"]
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-40GB")
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)
+    found = provenance.start("cuda", 7)
+    assert (found["hardware"], found["cudnn"], found["update"]) == ("NVIDIA A100-SXM4-40GB", "91002", 7)
+    assert {"driver", "cuda"} <= found.keys()
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3 * 2**20)
+    gpu = Usage(torch.device("cuda"))
+    assert gpu.read()["peak_device_memory_mb"] == 3
+    gpu.load_state_dict({"seconds": 1, "cpu_seconds": 1, "peak_device_memory_mb": 5.0})
+    assert gpu.read()["peak_device_memory_mb"] == 5

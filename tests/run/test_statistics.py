@@ -123,7 +123,8 @@ def test_an_evaluation_twice_gives_the_same_bits_and_the_loop_s_own_statistics_s
         ("source-only", "", 0.0), ("source-only:bn", "", 0.2442), ("tsvdnet", "", 0.2442), ("tsvdnet:code", "", 0.2442),
         ("mdan", "", 0.2442), ("dctn", "", 0.2442), ("dan", "", 0.5263), ("dann", "", 0.5263), ("coral", "", 0.5263),
         ("jan", "", 0.5263), ("rtn", "", 0.5263), ("m3sda", "", 0.5188), ("mcd", "", 0.734), ("adda", "", 1.0),
-        ("mdda", "", 1.0), ("source-only", "upper-bound", 1.0), ("source-only", "combined", 0.0),
+        ("mdda", "", 1.0), ("source-only", "upper-bound", 1.0), ("source-only", "combined", 0.0), ("simpal", "", 0.2442),
+        ("mcc", "", 0.5263), ("mcc", "multi-source", 0.2442), ("cdan", "", 0.5263),
     ],
 )  # fmt: skip
 def test_the_target_s_share_comes_out_of_the_loop(name: str, standard: str, share: float) -> None:

@@ -24,12 +24,12 @@ from benchmark.launch import queue
 from benchmark.paper import claims as paper_claims
 from benchmark.plan import parse_seeds
 from benchmark.report import publish, verify
-from benchmark.run.networks import NETWORKS, conv3fc2, load_imagenet
+from benchmark.run.networks import NETWORKS, conv3fc2, load_weights
 from benchmark.spec import RunSpec, load_suite
 from methods.contract import MethodError, build_hparams, load_method
 from methods.kernels import mmd
 from methods.source_only import SourceOnly
-from tests import synthetic
+from tests import needs, synthetic
 from tests.safety import sites
 from tests.safety.small import Small
 from tests.safety.test_malice import quiet
@@ -125,6 +125,8 @@ COMMANDS: list[tuple[str, str]] = [
     ("explain tsvdnet:code --preset paper", "Two presets were named"),
     ("explain tsvdnet --set lmbda=1", "There is no hyper-parameter of tsvdnet 'lmbda'"),
     ("explain tsvdnet --preset e", "has no auxiliary tensor A"),
+    ("explain tsvdnet --measure", "needs no run: leave --measure out"),
+    ("explain ltc-msda --set sigma=0", "needs sigma above zero"),
     ("verify --published --studies EMPTY", "There is no published study"),
     ("verify random --results EMPTY", "There is no finished run"),
     ("verify 0000000000 --results STUDY", "No run in"),
@@ -159,6 +161,9 @@ COMMANDS: list[tuple[str, str]] = [
     ("figure --kind critical-difference --suite digits --results STUDY", "is refused: it needs at least"),
     ("run --suite digits --selection luck", "There is no selection rule 'luck'"),
     ("run --suite digits --executor cloud", "There is no executor 'cloud'"),
+    ("run --suite digits --track wandbb --results EMPTY", "There is no tracker 'wandbb'. Did you mean 'wandb'?"),
+    ("run --suite digits --track mine.py:Mine --results EMPTY", "The file mine.py of --track mine.py:Mine cannot be read"),
+    ("run --suite digits --track WATCHERS:Nobody --results EMPTY", "has no class 'Nobody', which --track"),
     ("run --suite digits --results FILE", "cannot be written to"),
     ("run --suite digits --seeds 9999999999", "A seed is at most"),
     ("run REQUEST --device abacus", "There is no device 'abacus'"),
@@ -184,6 +189,7 @@ def test_a_mistake_on_the_command_line_is_answered_with_a_sentence(
     places = {
         "STUDY": study, "EMPTY": tmp_path / "empty", "FILE": tmp_path / "file", "DONE": done, "ORPHAN": "f" * 16,
         "SMALL": small.suite, "DATA": small.data, "PROFILE": tmp_path / "profile.toml",
+        "WATCHERS": Path(__file__).parent / "watchers.py",
     }  # fmt: skip
     command = command.replace("REQUEST", "--suite SMALL --data-root DATA --methods source-only --results EMPTY")
     for name, place in places.items():
@@ -195,12 +201,14 @@ def test_a_mistake_on_the_command_line_is_answered_with_a_sentence(
     assert code == 2
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+@needs.mark("a machine without a GPU")
 def test_a_gpu_that_is_not_there_is_said() -> None:
     from benchmark.cli.runs import pick_device
 
     with pytest.raises(UserError, match="no GPU that torch can use"):
         pick_device("cuda")
+    with pytest.raises(UserError, match="no device 'abacus'"):
+        pick_device("abacus")
 
 
 # -- messages of the parts --------------------------------------------------------------------------------------------
@@ -260,7 +268,7 @@ def test_values_of_tsvdnet_that_mean_nothing_are_refused() -> None:
 
 def test_networks_say_what_they_cannot_be(tmp_path: Path) -> None:
     raises("has no narrow version", lambda: NETWORKS["resnet101"](0.5))
-    raises("are not at", lambda: load_imagenet(conv3fc2(1 / 64), "resnet18", tmp_path / "none.pth"))
+    raises("are not at", lambda: load_weights(conv3fc2(1 / 64), "resnet18", tmp_path / "none.pth"))
 
 
 def test_specs_and_records_say_what_is_wrong(small: Small, tmp_path: Path) -> None:
@@ -468,14 +476,12 @@ def test_a_claim_with_an_unknown_test_is_refused(tmp_path: Path, monkeypatch: py
     raises("There is no test", lambda: verdict.judge(records.load(tmp_path)))
 
 
-def test_tensorboard_that_is_not_installed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from benchmark.records import export
+def test_a_tracker_that_cannot_take_finished_runs_is_said(tmp_path: Path) -> None:
+    from benchmark.records.track import export
 
     synthetic.write_run(tmp_path)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    raises("TensorBoard is not installed", lambda: export.write(tmp_path, "tensorboard"))
+    bad = f"{Path(__file__).parent / 'watchers.py'}:Raises"
+    raises("The tracker Raises could not take the runs: ValueError", lambda: export.write(tmp_path, bad))
 
 
 # -- nobody is forgotten ----------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from benchmark.errors import UserError
 from benchmark.records import artifacts, study
 from benchmark.records.audit import audit
 from benchmark.report import publish
-from benchmark.run.networks import conv3fc2, load_imagenet
+from benchmark.run.networks import conv3fc2, load_weights
 from benchmark.spec import load_suite
 from tests import synthetic
 from tests.safety.small import Small, bits
@@ -85,7 +85,7 @@ def test_a_checkpoint_with_a_malicious_pickle_is_not_loaded_and_the_run_begins_a
 def test_imagenet_weights_with_a_malicious_pickle_are_refused(tmp_path: Path, mark: Path) -> None:
     torch.save({"conv1.weight": Bomb(mark)}, tmp_path / "resnet18.pth")
     with pytest.raises(UserError, match="does not hold the weights"):
-        load_imagenet(conv3fc2(1 / 64), "resnet18", tmp_path / "resnet18.pth")
+        load_weights(conv3fc2(1 / 64), "resnet18", tmp_path / "resnet18.pth")
     assert not mark.exists()
 
 

@@ -68,7 +68,7 @@ class Reaper:
     def look(self) -> None:
         """Status, read from disk alone, must agree with what the pool has been told."""
         self.looks += 1
-        shown = {s.run_id: s.state for s in states(self.results)}
+        shown = {s.run_id: s.state for s in states(self.results) if s.state != "queued"}  # those wait in the pool
         for run_id, end in self.truth.items():
             assert shown[run_id] == end, (run_id, end, shown[run_id])
         for run_id in set(shown) - set(self.truth):  # at work, or killed and not yet replaced, or done and not yet told

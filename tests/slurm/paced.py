@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmark.run.task import Task
-from methods.contract import HParams, LabeledBatch, Method, UnlabeledBatch
+from methods.contract import FullPass, HParams, LabeledBatch, Method, UnlabeledBatch, Views
 from methods.dann import DANN
+from methods.mdda import MDDA
 
 
 def pace(update: float) -> None:
@@ -56,13 +58,16 @@ class Raises(Paced):
 
 
 class Hungry(Paced):
-    """Takes 150 MB more at each update and keeps it, unless the world has been mended."""
+    """Takes 75 MB more at each update and keeps it, unless the world has been mended.
+
+    A step is smaller than what lies between our limit and SLURM's (a twentieth of 2 GB): who ends it is no matter of luck.
+    """
 
     name = "hungry"
 
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
         if not Path(os.environ["BENCHMARK_TEST_MENDED"]).exists():
-            self.eaten = [*getattr(self, "eaten", []), bytearray(os.urandom(1024) * 150 * 1024)]
+            self.eaten = [*getattr(self, "eaten", []), bytearray(os.urandom(1024) * 75 * 1024)]
         return super().update(sources, target, progress)
 
 
@@ -76,6 +81,47 @@ class HungryHelper(Paced):
             program = "import time; eaten = bytearray(b'x') * (3 * 2**30); time.sleep(60)"
             self.helper = subprocess.Popen([sys.executable, "-c", program])
         return super().update(sources, target, progress)
+
+
+class SlowPasses(MDDA):
+    """MDDA whose every batch of a full pass and of an evaluation takes its time; in the trace it says where it is.
+
+    A start that SLURM made again is as quick as it can be.
+    """
+
+    name = "slow-passes"
+
+    def begin(self, stage: str, views: Views) -> None:
+        if stage == "distil":
+            views = Views([Slow(source) for source in views.sources], Slow(views.target))
+        super().begin(stage, views)
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        pace_pass("evaluation")
+        return super().probabilities(images)
+
+
+class Slow(FullPass):
+    """A pass at the pace that the test wants."""
+
+    def __init__(self, inner: FullPass) -> None:
+        self.inner = inner
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.inner:
+            pace_pass("begin")
+            yield batch
+
+
+def pace_pass(where: str) -> None:
+    """Wait in the middle of a pass over the data, if it is the one that the test waits in, and say so in the trace."""
+    if where == os.environ.get("BENCHMARK_TEST_PASS") and (os.environ.get("SLURM_RESTART_COUNT") or "0") == "0":
+        with Path(os.environ["BENCHMARK_TEST_TRACE"]).open("a") as file:
+            file.write(f"{where} {time.time():.2f}\n")
+        time.sleep(float(os.environ.get("BENCHMARK_TEST_PACE", "0")))
 
 
 class Trivial(Method):

@@ -44,17 +44,6 @@ def test_two_people_who_launch_the_same_plan_at_once_do_not_run_it_twice(bench: 
     assert bench.logs().count(" starts at ") == 6
 
 
-def test_gpus_are_asked_for_and_a_node_whose_gpu_does_not_work_is_named(bench: Bench):
-    plan = ("--methods", f"{METHODS}:Trivial", "--targets", "up", "--limit-steps", "5")
-    (run,) = bench.send(*plan, profile={"gpus": 1, "retries": 0})["runs"]
-    failed = bench.becomes(run, "failed")
-    assert "CUDA_VISIBLE_DEVICES=" in failed["reason"], "the pretend GPU was given, and torch cannot use it"
-    assert failed["node"] in failed["reason"]
-    # a failed run is sent again once its task, which might have tried again, has left the queue
-    wait_for("the run to be sent again", lambda: bench.send(*plan, profile={"gpus": 1, "device": "cpu"})["runs"])
-    wait_for("the record", lambda: bench.done([run]))
-
-
 def test_code_that_changes_between_submission_and_start_is_refused_unless_allowed(bench: Bench, tmp_path: Path):
     import shutil
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slurm
 def test_memory_and_exceptions_are_told_apart_and_retry_runs_just_those(bench: Bench, tmp_path: Path):
     mended = tmp_path / "mended"
     methods = ",".join(f"{METHODS}:{name}" for name in ("Hungry", "Raises", "Trivial"))
-    plan = ("--methods", methods, "--targets", "up", "--limit-steps", "20", "--set", "run.eval_points=1")
+    plan = ("--methods", methods, "--targets", "up", "--limit-steps", "40", "--set", "run.eval_points=1")
     world = {"BENCHMARK_TEST_MENDED": str(mended)}
     packed = {"pack_runs": 3, "retries": 1}
     sent = bench.send(*plan, profile=packed, BENCHMARK_TEST_PACE="0.3", **world)

@@ -9,6 +9,7 @@ import pytest
 
 from benchmark.errors import UserError
 from benchmark.spec import RunSpec, Tier, canonical_json, load_suite, resolve, suite_names
+from benchmark.spec.suite import SUITES
 from tests.tiny import tiny
 
 # Table 5 of the paper, digit for digit: (suite, network, image size, batch, lr E, lr C, λ, μ_max, feature dimension)
@@ -183,3 +184,23 @@ def test_canonical_json_has_one_spelling() -> None:
     assert canonical_json({"b": 1.0, "a": [True, None]}) == '{"a":[true,null],"b":1.0}'
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical_json(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('root = "PACS"', "", "the reader folders wants root"),
+        ('root = "PACS"', 'root = "../PACS"', "not a plain path inside the data folder"),
+        ('reader = "folders"', 'reader = "pacs"', "there is no reader 'pacs'; allowed: digits, folders"),
+        ('name = "split"', 'name = "transductive"', "two readings have the same name"),
+        ('name = "photo"', 'name = ".photo"', "not the name of one folder that can be seen"),
+        ('lists = ["splits', 'lists = ["/splits', "not a plain path inside the data folder"),
+    ],
+)
+def test_how_pictures_lie_is_checked_when_the_suite_is_read(tmp_path, old, new, words):
+    text = (SUITES / "pacs.toml").read_text(encoding="utf-8")
+    assert old in text
+    file = tmp_path / "mine.toml"
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(UserError, match=words):
+        load_suite(str(file))

@@ -19,7 +19,8 @@ from rich.console import Console
 from benchmark import records, tables
 from benchmark.analysis import verdict
 from benchmark.analysis.table import Cell, Column, Row, Table, letter, mark_best, words
-from tests.browser import CHROMIUM, browser
+from tests import needs
+from tests.browser import browser
 from tests.synthetic import write_run, write_study
 from tests.tables.study import NASTY, rows, scored
 
@@ -200,7 +201,7 @@ def test_write_gives_four_files_and_html_needs_nothing_else(frame: pd.DataFrame,
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+@needs.chromium
 def test_pages_of_tables_do_not_overflow_the_screen_folded_or_not(frame: pd.DataFrame, tmp_path: Path):
     pages = {kind: tables.FORMS["html"](make(kind, frame)) for kind in ("comparison", "selection", "ablation")}
     pages["verdicts"] = tables.FORMS["html"](verdict.table(verdict.judge(frame)))
@@ -232,7 +233,7 @@ Text before the table.
 
 
 @pytest.mark.latex
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@needs.latex
 @pytest.mark.parametrize("kind", [*KINDS, "verdicts"])
 def test_latex_compiles_in_a_two_column_article_and_fits(kind: str, frame: pd.DataFrame, tmp_path: Path):
     table = verdict.table(verdict.judge(frame)) if kind == "verdicts" else make(kind, frame)

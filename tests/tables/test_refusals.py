@@ -66,3 +66,22 @@ def test_unknown_names_are_answered_with_the_nearest(frame: pd.DataFrame):
         tables.comparison(frame, "digits", selection="best")
     with pytest.raises(UserError, match="There are runs of: digits"):
         tables.comparison(frame, "pacs")
+
+
+def test_a_table_of_several_precisions_or_gpu_kinds_says_so(tmp_path: Path):
+    for seed in range(3):
+        write_run(tmp_path, "dann", "mm", seed)
+    frame = records.load(tmp_path)
+    plain = tables.comparison(frame, "digits").sentences
+    assert "Precisions" not in plain
+    assert "several kinds of devices" not in plain
+    frame["device"], frame["precision"] = "cuda", ["fp32", "fp32", "tf32"]
+    frame["hardware"] = ["NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB and Tesla V100"]
+    said = tables.comparison(frame, "digits").sentences
+    assert "Precisions are mixed: fp32 (2 runs), tf32 (1 runs)." in said
+    assert "NVIDIA A100-SXM4-40GB (2 runs), NVIDIA A100-SXM4-40GB and Tesla V100 (1 runs)." in said
+    frame["precision"], frame["hardware"] = "fp32", "NVIDIA A100-SXM4-40GB"
+    frame.loc[0, "device"] = "cpu"
+    said = tables.comparison(frame, "digits").sentences
+    assert "Precisions" not in said
+    assert "which round differently: NVIDIA A100-SXM4-40GB (2 runs), CPU (1 runs)." in said

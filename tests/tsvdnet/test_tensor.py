@@ -188,6 +188,67 @@ def test_shrink_of_tall_and_wide_rank_deficient_slices_equals_the_loop(shape, ra
         close(T.shrink(g, t), reference_shrink(g, t))
 
 
+def by_svd(g: Tensor, t: T.Threshold) -> Tensor:
+    """`shrink` with the SVD of every slice, whatever its shape."""
+    u, sigma, vh = torch.linalg.svd(torch.fft.rfft(g, dim=2).permute(2, 0, 1), full_matrices=False)
+    kept = (sigma - (t(sigma) if callable(t) else t)).clamp_min(0)
+    return torch.fft.irfft(((u * kept[:, None, :]) @ vh).permute(1, 2, 0), n=g.shape[2], dim=2)
+
+
+@pytest.mark.parametrize("kind", ["random", "similar", "ones"])
+def test_shrink_by_gram_matrices_equals_the_svd_to_1e_9_on_345_classes(kind):
+    """Entries in [0, 1], σ_1 up to 15,700: thresholds that cut nearly nothing, some and nearly all, and the code's rule."""
+    noise = torch.rand((345, 6, 345), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    same = torch.eye(345, dtype=torch.float64)[:, None, :].clamp_min(0.82).expand(345, 6, 345)
+    g = {"random": noise, "similar": 0.99 * same + 0.01 * noise, "ones": torch.ones_like(noise)}[kind]
+    for t in (0.0, 1e-6, 0.3, 2.0, 100.0, 5e3, lambda sigma: 30.0 / (sigma + 1e-5)):
+        torch.testing.assert_close(T.shrink(g, t), by_svd(g, t), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("n3", [8, 9])
+def test_a_few_surviving_frequencies_are_summed_to_what_the_inverse_fft_gives(n3):
+    """Frequency 0, one in the middle, and of an even length the last, which has no mirror."""
+    which = np.array([0, 2, 4])
+    half = np.zeros((n3 // 2 + 1, 40, 3), complex)
+    half[which] = np.fft.rfft(draw((n3, 40, 3), 0).numpy(), None, 0)[which]
+    np.testing.assert_allclose(T._from_few(half[which], which, n3), np.fft.irfft(half, n3, 0), rtol=0, atol=1e-14)
+
+
+def test_a_threshold_near_rounding_takes_the_way_without_squares(monkeypatch):
+    """Squares lose what is below 1e-8 of σ_1; where such values survive, the slices themselves are decomposed."""
+    u, v = torch.linalg.qr(draw((40, 3), 0))[0], torch.linalg.qr(draw((3, 3), 1))[0]
+    g = (u * torch.tensor([1.0, 3e-8, 1e-8], dtype=torch.float64) @ v)[:, :, None]
+    torch.testing.assert_close(T.shrink(g, 2e-8), by_svd(g, 2e-8), rtol=0, atol=1e-15)
+    monkeypatch.setattr(T, "_sharp", lambda *_: True)
+    assert (T.shrink(g, 2e-8) - by_svd(g, 2e-8)).abs().max() > 1e-11
+
+
+def test_what_is_not_finite_is_refused_in_tall_slices_too():
+    for bad in (torch.nan, torch.inf):
+        g = torch.ones(40, 3, 5)
+        g[7, 1, 2] = bad
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            T.shrink(g, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(10, 5, 10), (7, 4, 7), (40, 3, 9)])
+def test_single_precision_on_accelerators_goes_by_one_eigh_and_loses_no_digit_of_float32(shape, monkeypatch):
+    g = torch.rand(shape, generator=torch.Generator().manual_seed(0)).double()
+    monkeypatch.setattr(torch.linalg, "svd", None)
+    for t in (1e-3, 0.5, 2.0):
+        found = T._shrink(torch, g.permute(2, 0, 1), lambda sigma, t=t: t, None, exact=False).permute(1, 2, 0)
+        torch.testing.assert_close(found, reference_shrink(g, t), rtol=0, atol=1e-9)
+
+
+def test_a_second_call_does_not_change_the_result_of_the_first():
+    """Calls of the same shape share memory inside."""
+    g = draw((40, 3, 9), 0)
+    first = T.shrink(g, 0.5)
+    kept = first.clone()
+    T.shrink(2 * g, 0.5)
+    assert torch.equal(first, kept)
+
+
 @pytest.mark.parametrize("shape", [(40, 3, 9), (6, 5, 8)])
 @pytest.mark.parametrize("again", [None, 2])
 def test_the_path_of_accelerators_equals_the_path_of_the_cpu(shape, again):

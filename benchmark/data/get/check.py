@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.data import digits, folders
+from benchmark.data import digits, folders, forms
 from benchmark.data.decoded import read_image
 from benchmark.data.lists import Item, list_files, read_list, scan
-from benchmark.data.prepared import FOLDERS, choose, data_folder
+from benchmark.data.prepared import choose, data_folder, is_ours
 from benchmark.errors import UserError
 from benchmark.machine import cores
 
 if TYPE_CHECKING:
-    from benchmark.spec import Suite
+    from benchmark.spec import DomainInfo, Reading, Suite
 
 # Train and test images as published, by the data sets' own papers and pages.
 DIGITS = {
@@ -27,20 +27,31 @@ DIGITS = {
     "svhn": "73,257 / 26,032",
     "syn": "25,000 / 9,000 in Digits-Five",
 }
-PACS = {  # pictures of dog, elephant, giraffe, guitar, horse, house, person
-    "art_painting": (379, 255, 285, 184, 201, 295, 449),
-    "cartoon": (389, 457, 346, 135, 324, 288, 405),
-    "photo": (189, 202, 182, 186, 199, 280, 432),
-    "sketch": (772, 740, 753, 608, 816, 80, 160),
-}
-DOMAINNET = {  # train and test lists of the cleaned version
-    "clipart": (33_525, 14_604),
-    "infograph": (36_023, 15_582),
-    "painting": (50_416, 21_850),
-    "quickdraw": (120_750, 51_750),
-    "real": (120_906, 52_041),
-    "sketch": (48_212, 20_916),
-}
+
+
+def count_words(suite: Suite, domain: str, train: int, test: int) -> str:
+    """How many pictures came, and whose count that is: the published one, or that of one of several versions."""
+    came = f"{train:,} / {test:,} images" if test else f"{train:,} images"
+    readings = [r for r in suite.folders.readings if r.counts]
+    if not readings:
+        official = published(suite, domain)
+        return f"{came}: {'as published' if train + test == official else f'published are {official:,}'}"
+    first = readings[0].counts[domain]
+    totals = {r.name: sum(r.counts.get(domain, first)) for r in readings}
+    if [train, test] == first:
+        return f"{came}: the counts of the {readings[0].name} version"
+    other = next((name for name, total in list(totals.items())[1:] if total == train + test), "")
+    if other:
+        return f"{came}: the count of the {other} version"
+    words = [f"the {r.name}{' version' if r is readings[0] else ''}'s" for r in readings]
+    said = [" / ".join(f"{n:,}" for n in first), *(f"{totals[r.name]:,}" for r in readings[1:])]
+    return f"{came}: neither " + " nor ".join(f"{w} {n}" for w, n in zip(words, said, strict=True))
+
+
+def published(suite: Suite, domain: str) -> int:
+    """How many pictures a domain should have; 0 when nobody said."""
+    info = next(d for d in suite.domains if d.name == domain)
+    return sum(info.by_class) or info.images
 
 
 @dataclass(frozen=True)
@@ -84,20 +95,26 @@ def check(
     """Look at everything; `quick` leaves out the decoding of every picture."""
     root, options = data_folder(data_root), dict(options or {})
     report = Report(suite.name, str(root))
-    folder = root / FOLDERS[suite.reader]
+    folder = root / suite.folder
     if not folder.is_dir():
         report.faults.append(Fault(str(folder), "the folder is not there"))
         return report
     if suite.reader == "digits":
         _digits(suite, folder, report)
-    elif suite.reader == "pacs":
-        _pacs(suite, folder, report, quick)
     else:
-        _domainnet(suite, folder, report, choose(options, "lists", folders.LISTS), quick)
+        described = suite.folders
+        reading = described.reading(choose(options, described.option, [r.name for r in described.readings]))
+        _folders(suite, folder, report, reading, quick, data_root)
     if report.ok:
         reader = digits if suite.reader == "digits" else folders
-        report.fingerprint = reader.fingerprint(suite, "lite", suite.default_split, data_root, options)
+        report.fingerprint = reader.fingerprint(suite, _tier(suite), suite.default_split, data_root, options)
     return report
+
+
+def _tier(suite: Suite) -> str:
+    """The tier whose images are asked for: lite, or what there is of real images."""
+    real = [name.value for name, tier in suite.tiers.items() if tier.data == "prepared"]
+    return "lite" if "lite" in real else real[0]
 
 
 def _digits(suite: Suite, folder: Path, report: Report) -> None:
@@ -125,47 +142,87 @@ def _digits(suite: Suite, folder: Path, report: Report) -> None:
             )
 
 
-def _pacs(suite: Suite, tree: Path, report: Report, quick: bool) -> None:
+def _folders(suite: Suite, root: Path, report: Report, reading: Reading, quick: bool, data_root: Path | None) -> None:
+    """Every domain of a folder of pictures, by lists, by class folders, or by a table or shards."""
+    if reading.pictures == "tree" and suite.folders.identity == "contents":
+        try:
+            found = forms.pictures(suite, root, suite.classes, data_root)
+        except UserError as error:
+            report.faults.append(Fault(str(root), str(error)))
+            return
+        if found.form != "tree":
+            _formed(suite, root, report, found, quick)
+            return
     for domain in suite.domains:
-        if not (tree / domain.name).is_dir():
-            report.faults.append(Fault(str(tree / domain.name), "the folder of this domain is not there"))
-            continue
-        items = scan(tree, domain.name, suite.classes)
-        count = Counter(item.label for item in items)
-        for label, name in enumerate(suite.classes):
-            if not count[label]:
-                report.faults.append(Fault(str(tree / domain.name / name), "this class has no pictures"))
-        report.faults += _strange_folders(tree / domain.name, suite.classes)
-        report.faults += _pictures(tree, items, quick)
-        for part, file in list_files(tree, domain.name, "pacs").items():
-            report.faults += _list(file, tree, suite.classes, first_label=1, needed=part == "train")[1]
-        official = PACS.get(domain.name, ())
-        same = tuple(count[i] for i in range(len(suite.classes))) == official
-        note = "as published, class by class" if same else f"as published: {sum(official):,}"
-        report.domains.append(DomainFacts(domain.id, domain.name, len(items), len(items), note))
+        if not (root / domain.name).is_dir():
+            report.faults.append(Fault(str(root / domain.name), "the folder of this domain is not there"))
+        elif reading.pictures == "lists":
+            _by_lists(suite, domain, root, report, reading, quick)
+        else:
+            _by_classes(suite, domain, root, report, quick)
 
 
-def _domainnet(suite: Suite, tree: Path, report: Report, version: str, quick: bool) -> None:
+def _by_classes(suite: Suite, domain: DomainInfo, root: Path, report: Report, quick: bool) -> None:
+    items = scan(root, domain.name, suite.classes, {*suite.folders.left_out})
+    count = Counter(item.label for item in items)
+    for label, name in enumerate(suite.classes):
+        if not count[label]:
+            report.faults.append(Fault(str(root / domain.name / name), "this class has no pictures"))
+    report.faults += _strange_folders(root / domain.name, (*suite.classes, *suite.folders.left_out))
+    report.faults += _pictures([root / item.name for item in items], quick)
+    for reading in suite.folders.readings:
+        for part, file in list_files(root, domain.name, reading).items():
+            report.faults += _list(file, root, suite.classes, reading.first_label, needed=part == "train")[1]
+    report.domains.append(_facts(suite, domain, count))
+
+
+def _formed(suite: Suite, root: Path, report: Report, found: forms.Found, quick: bool) -> None:
+    """A table or shards: faults of their rows, then as for folders."""
+    report.faults += [Fault(str(root), sentence) for sentence in found.faults]
     for domain in suite.domains:
-        if not (tree / domain.name).is_dir():
-            report.faults.append(Fault(str(tree / domain.name), "the folder of this domain is not there"))
-            continue
-        lists = list_files(tree, domain.name, "domainnet", version)
-        if not lists:
-            missing = tree / f"{domain.name}_train.txt"
-            report.faults.append(Fault(str(missing), "this list, or the test list beside it, is not there"))
-            continue
-        sizes = {}
-        for part, file in lists.items():
-            items, wrong = _list(file, tree, suite.classes, first_label=0, needed=True)
-            sizes[part] = len(items)
-            report.faults += wrong
-            there = [item for item in items if (tree / item.name).is_file()]
-            report.faults += _pictures(tree, there, quick)
-        official = DOMAINNET.get(domain.name, (0, 0))
-        same = (sizes["train"], sizes["test"]) == official
-        note = "as published (cleaned)" if same else f"as published (cleaned): {official[0]:,} / {official[1]:,}"
-        report.domains.append(DomainFacts(domain.id, domain.name, sizes["train"], sizes["test"], note))
+        items = found.domains[domain.name]
+        count = Counter(p.label for p in items)
+        missing = [name for label, name in enumerate(suite.classes) if not count[label]]
+        if missing:
+            report.faults.append(Fault(f"{root}: {domain.name}", f"it has no pictures of {', '.join(missing)}"))
+        gone = [p for p in items if not Path(p.file).is_file()]
+        report.faults += [Fault(p.file, "the table names it, and it is not there") for p in gone]
+        names = {p.file for p in gone}
+        report.faults += _pictures([Path(p.file) for p in items if p.file not in names], quick)
+        report.domains.append(_facts(suite, domain, count))
+
+
+def _facts(suite: Suite, domain: DomainInfo, count: Mapping[int, int]) -> DomainFacts:
+    """How many pictures a domain has, beside how many it should have."""
+    total, official = sum(count.values()), published(suite, domain.name)
+    who = "as published" if is_ours(suite) else "as the suite file says"
+    note = f"{who}: {official:,}" if official else ""
+    if domain.by_class and [count[i] for i in range(len(suite.classes))] == domain.by_class:
+        note = f"{who}, class by class"
+    elif official and total == official and not domain.by_class:
+        note = who
+    return DomainFacts(domain.id, domain.name, total, total, note)
+
+
+def _by_lists(suite: Suite, domain: DomainInfo, root: Path, report: Report, reading: Reading, quick: bool) -> None:
+    lists = list_files(root, domain.name, reading)
+    if not lists:
+        missing = root / reading.list_names(domain.name)[-1][0]
+        report.faults.append(Fault(str(missing), "this list, or the test list beside it, is not there"))
+        return
+    sizes = {}
+    for part, file in lists.items():
+        items, wrong = _list(file, root, suite.classes, reading.first_label, needed=True)
+        sizes[part] = len(items)
+        if file == lists["train"] and part == "test":
+            break  # one list of all pictures
+        report.faults += wrong
+        report.faults += _pictures([p for p in (root / item.name for item in items) if p.is_file()], quick)
+    official = reading.counts.get(domain.name) or [published(suite, domain.name)]
+    whose = f"as published ({reading.name})" if reading.counts else "as published"
+    same = official in ([sizes["train"], sizes["test"]], [sizes["train"]])
+    note = whose if same else f"{whose}: {' / '.join(f'{n:,}' for n in official)}"
+    report.domains.append(DomainFacts(domain.id, domain.name, sizes["train"], sizes["test"], note))
 
 
 def _strange_folders(folder: Path, classes: Sequence[str]) -> list[Fault]:
@@ -174,7 +231,7 @@ def _strange_folders(folder: Path, classes: Sequence[str]) -> list[Fault]:
 
 
 def _list(
-    file: Path, tree: Path, classes: Sequence[str], *, first_label: int, needed: bool
+    file: Path, tree: Path, classes: Sequence[str], first_label: int, *, needed: bool
 ) -> tuple[list[Item], list[Fault]]:
     """The items of a list, and every line of it that is wrong."""
     try:
@@ -185,7 +242,7 @@ def _list(
     for number, item in enumerate(items, start=1):
         if item.label >= len(classes):
             faults.append(Fault(str(file), f"line {number}: the label {item.label} is not in 0–{len(classes) - 1}"))
-        elif len(item.name.split("/")) > 1 and item.name.split("/")[-2] != classes[item.label]:
+        elif len(item.name.split("/")) > 2 and item.name.split("/")[-2] != classes[item.label]:
             folder = item.name.split("/")[-2]
             faults.append(
                 Fault(str(file), f"line {number}: {item.name} has the label of {classes[item.label]}, not of {folder}")
@@ -195,18 +252,18 @@ def _list(
     return items, faults
 
 
-def _pictures(tree: Path, items: Sequence[Item], quick: bool) -> Iterator[Fault]:
+def _pictures(files: Sequence[Path], quick: bool) -> Iterator[Fault]:
     """Every picture that cannot be decoded."""
     if quick:
         return
 
-    def look(item: Item) -> Fault | None:
+    def look(file: Path) -> Fault | None:
         try:
-            read_image(tree / item.name, 8)
+            read_image(file, 8)
         except UserError as error:
             what = str(error).partition(" cannot be read: ")[2]
-            return Fault(str(tree / item.name), f"cannot be decoded: {what.rstrip('.')}")
+            return Fault(str(file), f"cannot be decoded: {what.rstrip('.')}")
         return None
 
     with ThreadPoolExecutor(cores()) as pool:
-        yield from (fault for fault in pool.map(look, items) if fault)
+        yield from (fault for fault in pool.map(look, files) if fault)

@@ -76,7 +76,7 @@ class Resumable:
             os.replace(self.part, output_file)
             self.note.unlink(missing_ok=True)
         except requests.RequestException as error:
-            raise MirrorFailed(_words(error)) from None
+            raise MirrorFailed(describe(error)) from None
         except OSError as error:
             if is_full(error):
                 raise DiskFull(error.strerror) from None
@@ -167,7 +167,7 @@ def _validator(response: requests.Response) -> str:
     return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified", "")
 
 
-def _words(error: requests.RequestException) -> str:
+def describe(error: requests.RequestException) -> str:
     """The network's complaint in a few words."""
     if isinstance(error, requests.ConnectTimeout):
         return "it does not answer"

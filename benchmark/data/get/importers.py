@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from benchmark.data.digits import KEYS, faults, read
+from benchmark.data.parquet import rows
 from benchmark.errors import UserError
 
 Arrays = dict[str, np.ndarray]
@@ -200,18 +202,40 @@ def dassl(train: Path) -> Arrays:
     return parts(*found)
 
 
+def parquet(folder: Path) -> Arrays:
+    """Hugging Face's digits: shards `train*.parquet` and `test*.parquet`, columns image and label; grey stays grey."""
+    found = []
+    for part in ("train", "test"):
+        images: list[np.ndarray] = []
+        numbers: list[int] = []
+        for shard in sorted(folder.glob(f"{part}*.parquet")):
+            for row in rows(shard):
+                grey = row.image[:4] == b"\x89PNG" and row.image[25] == 0  # colour type of a PNG's header
+                images.append(
+                    _picture(f"{shard}, row {len(numbers) + 1}", io.BytesIO(row.image), "L" if grey else "RGB")
+                )
+                numbers.append(int(row.label))
+        found += [_stack(f"{folder}/{part}*.parquet", images), np.array(numbers)]
+    return parts(*found)
+
+
 def _pictures(folder: Path, names: Sequence[str]) -> np.ndarray:
     """Pictures of one size as (n, h, w, 3)."""
-    stack = []
-    for name in names:
-        try:
-            with Image.open(folder / name) as image:
-                stack.append(np.asarray(image.convert("RGB")))
-        except (OSError, SyntaxError, ValueError) as error:
-            raise UserError(f"The picture {folder / name} cannot be read: {error}.") from None
-    if len({x.shape for x in stack}) != 1:
-        raise UserError(f"{folder} holds {'pictures of several sizes' if stack else 'no pictures'}.")
-    return np.stack(stack)
+    return _stack(folder, [_picture(folder / name, folder / name, "RGB") for name in names])
+
+
+def _picture(name: Path | str, file: Path | io.BytesIO, mode: str) -> np.ndarray:
+    try:
+        with Image.open(file) as image:
+            return np.asarray(image.convert(mode))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(f"The picture {name} cannot be read: {error}.") from None
+
+
+def _stack(place: Path | str, images: Sequence[np.ndarray]) -> np.ndarray:
+    if len({x.shape for x in images}) != 1:
+        raise UserError(f"{place} holds {'pictures of several sizes' if images else 'no pictures'}.")
+    return np.stack(images)
 
 
 def prepared(path: Path) -> Arrays:
@@ -230,6 +254,12 @@ def _spellings(*names: str) -> tuple[str, ...]:
     return tuple(n + end for n in names for end in (".gz", ""))
 
 
+HUGGING_FACE = {  # folders of fetched or cloned shards: ours, and the publishers'
+    "mnist": ("hf-mnist", "mnist"),
+    "mnistm": ("hf-mnistm", "mnist-m"),
+    "usps": ("hf-usps", "usps"),
+    "svhn": ("hf-svhn", "cropped_digits"),
+}
 DASSL = {"mnist": "mnist", "mnistm": "mnist_m", "usps": "usps", "svhn": "svhn", "syn": "syn"}
 # In order of preference: what the paper's code read comes first.
 FORMATS = (
@@ -263,6 +293,10 @@ FORMATS = (
     ),
     Format("usps", "USPS LIBSVM", (("usps.bz2", "usps"), ("usps.t.bz2", "usps.t")), usps_libsvm),
     Format("usps", "USPS HDF5", (("usps.h5",),), usps_h5),
+    *(
+        Format(d, "Hugging Face parquet", (tuple(f"{name}/*.parquet" for name in names),), parquet)
+        for d, names in HUGGING_FACE.items()
+    ),
     *(Format(d, "Dassl digit5 pictures", ((f"{folder}/train_images",),), dassl) for d, folder in DASSL.items()),
     *(Format(d, "prepared .npz", ((f"{d}.npz",),), prepared) for d in DASSL),
 )

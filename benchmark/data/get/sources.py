@@ -1,20 +1,22 @@
-"""The public sources of `sources.toml`, checked when they are read."""
+"""The public sources of `sources.toml`, checked when they are read: files, the things they give, the routes to each thing."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from benchmark.data.prepared import FOLDERS
 from benchmark.errors import UserError, unknown
 
 FILE = Path(__file__).with_name("sources.toml")
-Reader = Literal["digits", "pacs", "domainnet"]
-Url = Field(pattern=r"^https?://[^\s]+$")
+Route = Literal["publisher", "tll", "huggingface"]
+ROUTES: tuple[str, ...] = get_args(Route)  # in the order in which they are tried
+AS_READ = "as read, not confirmed by a fetch"
 
 
 class _Strict(BaseModel):
@@ -24,7 +26,7 @@ class _Strict(BaseModel):
 class Source(_Strict):
     """One file to be had: its mirrors, in order, and how to know that it is the right one."""
 
-    suite: Reader
+    suite: str
     file: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")
     about: str
     urls: list[str] = Field(min_length=1)
@@ -34,23 +36,49 @@ class Source(_Strict):
     size: int = 0
     place: str = ""  # folder of the data root; empty: downloads/<suite>
     variant: str = ""
+    gives: list[str] = []  # domains, their lists, weights; empty: nothing but itself
+    route: Route = "publisher"
+    confirmed: str = Field(default="", pattern=r"^(\d{4}-\d\d-\d\d)?$")
 
     def path(self, root: Path) -> Path:
         """Where the file belongs under the data root."""
         return (root / self.place if self.place else downloads(root, self.suite)) / self.file
 
 
+@dataclass(frozen=True)
+class Thing:
+    """What is wanted (a domain, its lists, weights) and the routes to it; a route's files are wanted all together."""
+
+    name: str
+    routes: dict[str, list[Source]]
+
+    def order(self, first: str = "") -> list[list[Source]]:
+        """The files of each route, in the order in which they are tried; `first` before the others."""
+        names = sorted(self.routes, key=lambda route: (route != first, ROUTES.index(route)))
+        return [self.routes[name] for name in names]
+
+
+def things(files: Sequence[Source]) -> list[Thing]:
+    """Everything that the files give, in their order."""
+    found: dict[str, Thing] = {}
+    for source in files:
+        for name in source.gives or [source.file]:
+            thing = found.setdefault(name, Thing(name, {}))
+            thing.routes.setdefault(source.route, []).append(source)
+    return list(found.values())
+
+
 class Manual(_Strict):
     """What no program can fetch: where a person finds it, and what to do with it."""
 
-    suite: Reader
+    suite: str
     about: str
     where: str
     steps: str
 
 
 class _Lists(_Strict):
-    suite: Reader
+    suite: str
     domains: list[str]
     folder: str
     urls: list[str]
@@ -64,6 +92,7 @@ class _Lists(_Strict):
                 about=f"DomainNet, {self.variant + ' ' if self.variant else ''}{part} list of {domain}",
                 urls=[url + f"{domain}_{part}.txt" for url in self.urls],
                 variant=self.variant,
+                gives=[f"{domain} lists"],
             )
             for domain in self.domains
             for part in ("train", "test")
@@ -76,9 +105,9 @@ class _Document(_Strict):
     manual: list[Manual]
 
 
-def downloads(root: Path, reader: str) -> Path:
-    """Where downloads of a suite are kept as they came."""
-    return root / "downloads" / reader
+def downloads(root: Path, dataset: str) -> Path:
+    """Where downloads of a data set are kept as they came."""
+    return root / "downloads" / dataset
 
 
 @lru_cache(maxsize=8)
@@ -89,18 +118,24 @@ def _document(file: Path) -> _Document:
         raise UserError(f"The list of sources {file} is not right: {error}") from None
 
 
-def sources(reader: str, variant: str = "cleaned", file: Path = FILE) -> list[Source]:
-    """Every file of a suite that a program can fetch, of the wanted variant."""
-    if reader not in FOLDERS:
-        raise unknown("suite with public images", reader, FOLDERS)
+def datasets(file: Path = FILE) -> list[str]:
+    """Every data set of the list, in its order."""
+    document = _document(file)
+    return list(dict.fromkeys([*(f.suite for f in document.files), *(m.suite for m in document.manual)]))
+
+
+def sources(dataset: str, variant: str = "cleaned", file: Path = FILE) -> list[Source]:
+    """Every file of a data set that a program can fetch, of the wanted variant, by all routes."""
+    if dataset not in datasets(file):
+        raise unknown("suite with public images", dataset, datasets(file))
     document = _document(file)
     found = [*document.files, *(source for lists in document.lists for source in lists.files())]
-    return [s for s in found if s.suite == reader and s.variant in ("", variant)]
+    return [s for s in found if s.suite == dataset and s.variant in ("", variant)]
 
 
-def manual(reader: str, root: Path, file: Path = FILE) -> list[Manual]:
+def manual(dataset: str, root: Path, file: Path = FILE) -> list[Manual]:
     """What has to be done by hand, with this data root's folders in the instructions."""
-    words = {"root": str(root), "downloads": str(downloads(root, reader))}
+    words = {"root": str(root), "downloads": str(downloads(root, dataset))}
     return [
-        m.model_copy(update={"steps": m.steps.format(**words)}) for m in _document(file).manual if m.suite == reader
+        m.model_copy(update={"steps": m.steps.format(**words)}) for m in _document(file).manual if m.suite == dataset
     ]

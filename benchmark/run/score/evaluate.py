@@ -7,7 +7,7 @@ the batch-norm statistics of the training loop and with those of target training
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,16 @@ class Evaluator:
     """Scores a method; made once a run."""
 
     def __init__(
-        self, dataset: Dataset, spec: RunSpec, settings: TierSettings, device: torch.device, num_classes: int
+        self,
+        dataset: Dataset,
+        spec: RunSpec,
+        settings: TierSettings,
+        device: torch.device,
+        num_classes: int,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         self._data, self._spec, self._settings, self._device = dataset, spec, settings, device
-        self.num_classes = num_classes
+        self.num_classes, self._pause = num_classes, pause  # called before each batch: a stop need not wait for the end
         self._target = dataset.domains[spec.target]
         self._held = {s: self._held_out(s) for s in spec.sources if s != spec.target or len(spec.sources) == 1}
         pool, _ = hold_out(len(self._target.train), settings.val_images, spec.target)
@@ -54,7 +60,7 @@ class Evaluator:
     def row(self, method: Method) -> dict[str, Any]:
         """The scores of one evaluation point, from the same weights with the loop's statistics and with the target's."""
         scores = self.scores(method)
-        with target_statistics(method, self._statistics_batches()) as changed:
+        with target_statistics(method, self.statistics_batches()) as changed:
             other = self.scores(method) if changed else scores
         return {**scores, "statistics": {"target": other}}
 
@@ -87,13 +93,15 @@ class Evaluator:
     def _batches(self, images: ImageSet, places: Tensor | None = None) -> Iterator[Tensor]:
         order = torch.arange(len(images)) if places is None else places
         for part in order.split(250):
+            self._pause()
             yield self._data.preprocess.eval(images.take(part), self._device)
 
-    def _statistics_batches(self) -> Iterator[Tensor]:
+    def statistics_batches(self) -> Iterator[Tensor]:
         """The target training images that statistics at test are estimated on, in parts of equal size. No label is read."""
         count = max(1, len(self._statistics) // STATISTICS_PART)
         size = len(self._statistics) // count
         for part in self._statistics[: size * count].split(size):
+            self._pause()
             yield self._data.preprocess.eval(self._target.train.take(part), self._device)
 
     def _dev_score(self, method: Method, held: Mapping[str, Tensor]) -> float | None:

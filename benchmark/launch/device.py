@@ -1,0 +1,183 @@
+"""Whether a GPU can do the work: what this torch was built for, one kernel, free memory.
+
+`torch.cuda.is_available()` is true for a GPU that is too old for this torch, that fails at its first kernel, or that
+others have filled. All is asked in a forked child: a process that has used CUDA can no longer be forked, and a driver that
+hangs must not take the task with it.
+
+For tests, BENCHMARK_PRETEND_GPUS plays GPUs that are not there; runs on them compute on the CPU. A word a GPU: its free
+memory in MB, `old` (of a kind this torch was not built for) or `dead` (fails at its first kernel); `n1=old` is on the node
+n1 only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import select
+import signal
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from benchmark.spec import TierSettings
+
+PRETEND = "BENCHMARK_PRETEND_GPUS"
+PATIENCE = 120.0  # seconds for the driver; a healthy one takes a few
+# MB of activations and gradients an image in training, ours, to the safe side: DomainNet's 96 images an update were
+# counted at 11.7 to 16.9 GB with everything else
+_MB_AN_IMAGE = {
+    "conv3fc2": (2.0, 32),
+    "resnet18": (45.0, 224),
+    "resnet101": (190.0, 224),
+    "effnet-lite0-tail": (10.0, 224),
+}
+_OF_OTHERS = _MB_AN_IMAGE["resnet101"]  # networks of libraries: assumed, as the deepest of ours
+_CONTEXT_MB = 800  # CUDA's own part of each process, with its libraries
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as torch counts them; `fault` says why it cannot work."""
+
+    index: int
+    name: str = ""
+    free_mb: int = 0
+    total_mb: int = 0
+    fault: str = ""
+
+
+def survey(patience: float = PATIENCE) -> list[Gpu]:
+    """Every GPU that this process may see, each asked to compute something; [] without any."""
+    if PRETEND not in os.environ:
+        importlib.import_module("torch")  # here, so that the child need not wait for it
+    listen, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(listen)
+        try:
+            os.write(tell, json.dumps([asdict(gpu) for gpu in _look()]).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    said, fault, deadline = b"", "the process that asked it crashed", time.monotonic() + patience
+    while select.select([listen], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        part = os.read(listen, 65536)
+        if not part:
+            break
+        said += part
+    else:
+        fault = f"it did not answer within {patience:.0f} s"
+        os.kill(child, signal.SIGKILL)
+    os.close(listen)
+    os.waitpid(child, 0 if said else os.WNOHANG)  # one that hangs in the driver may be beyond even SIGKILL
+    try:
+        return [Gpu(**each) for each in json.loads(said)]
+    except ValueError:
+        return [Gpu(0, "GPU", fault=fault)]
+
+
+def complaint(gpus: Sequence[Gpu], need_mb: float = 0.0) -> str:
+    """Why a task that needs `need_mb` of free memory on each of its GPUs cannot work with these; "" when it can."""
+    if not gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        return f"it gave a GPU (CUDA_VISIBLE_DEVICES={visible}) that torch cannot use"
+    for gpu in gpus:
+        if gpu.fault:
+            return f"{gpu.name}: {gpu.fault}"
+        if gpu.free_mb < need_mb:
+            return f"{gpu.name}: {gpu.free_mb} MB of its {gpu.total_mb} MB are free, {need_mb:.0f} MB are needed"
+    return ""
+
+
+def covers(architectures: Iterable[str], capability: tuple[int, int]) -> bool:
+    """Whether code for `architectures` (sm_86, compute_90, sm_90a) runs on a GPU of this compute capability.
+
+    Machine code runs on its own generation, from its own step on; what is kept as text for the driver to compile
+    (compute_*) runs on everything younger.
+    """
+    major, minor = capability
+    for kind, digits, only in re.findall(r"\b(sm|compute)_(\d+)([af]?)\b", " ".join(architectures)):
+        made = divmod(int(digits), 10)
+        if only == "a":
+            fits = made == capability
+        else:
+            fits = made <= capability if kind == "compute" else made[0] == major and made[1] <= minor
+        if fits:
+            return True
+    return False
+
+
+def need_mb(settings: TierSettings, domains: int) -> float:
+    """Memory that one run may take on a GPU, roughly and to the safe side."""
+    network = settings.network
+    of_an_image, side = _MB_AN_IMAGE.get(network.name, _OF_OTHERS)
+    images = settings.batch * domains
+    return _CONTEXT_MB + images * of_an_image * network.width * (network.image_size / side) ** 2
+
+
+def visible(device: str) -> list[str]:
+    """CUDA_VISIBLE_DEVICES of each GPU in `cuda:0,2`, for a process that is to see that one only; [] for the CPU."""
+    given = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    places = [int(index) for index in device.partition(":")[2].split(",") if index]
+    return [given[index] if index < len(given) else str(index) for index in places]
+
+
+def spelled(gpus: Sequence[Gpu]) -> str:
+    """GPUs as a pool is told of them: `cuda:0,2`; none of them is `cpu`."""
+    return f"cuda:{','.join(str(gpu.index) for gpu in gpus)}" if gpus else "cpu"
+
+
+def torch_device(device: str) -> str:
+    """The device of a process that sees its GPU only: `cuda`, or `cpu` for a GPU that is played."""
+    return "cuda" if device.startswith("cuda") and PRETEND not in os.environ else "cpu"
+
+
+def _look() -> list[Gpu]:
+    """In the child: all GPUs."""
+    played = os.environ.get(PRETEND)
+    if played is not None:
+        return _played(played)
+    import torch
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        if torch.cuda.is_available():
+            return [_examined(index) for index in range(torch.cuda.device_count())]
+    # a driver too old for this torch says so in a warning
+    return [Gpu(0, "GPU", fault=str(each.message).splitlines()[0][:300]) for each in told[:1]]
+
+
+def _examined(index: int) -> Gpu:
+    import torch
+
+    name = f"GPU {index}"
+    try:
+        major, minor = torch.cuda.get_device_capability(index)
+        name = f"GPU {index} ({torch.cuda.get_device_name(index)})"
+        built = torch.cuda.get_arch_list()
+        if not covers(built, (major, minor)):
+            return Gpu(index, name, fault=_too_old(major, minor, built))
+        x = torch.ones(64, 64, device=f"cuda:{index}")
+        if float((x @ x).sum()) != 64.0**3:
+            return Gpu(index, name, fault="it computed 64 · 64 · 64 wrongly")
+        free, total = torch.cuda.mem_get_info(index)
+        return Gpu(index, name, free >> 20, total >> 20)
+    except RuntimeError as error:
+        return Gpu(index, name, fault=str(error).splitlines()[0][:300])
+
+
+def _too_old(major: int, minor: int, built: Sequence[str]) -> str:
+    return f"its compute capability {major}.{minor} is none that this torch was built for ({', '.join(built)})"
+
+
+def _played(words: str) -> list[Gpu]:
+    pairs = (word.rpartition("=")[::2] for word in words.split())
+    kinds = [kind for node, kind in pairs if node in ("", os.environ.get("SLURMD_NODENAME", ""))]
+    faults = {"old": _too_old(7, 0, ["sm_75", "sm_80"]), "dead": "CUDA error: unspecified launch failure"}
+    return [
+        Gpu(i, f"GPU {i} (pretended)", int(k) if k.isdigit() else 0, 24_000, "" if k.isdigit() else faults[k])
+        for i, k in enumerate(kinds)
+    ]

@@ -1,0 +1,105 @@
+"""The models that runs kept (`run --keep-model`): which files a run may have beside its record, and whether they are its own.
+
+| file of a run's directory | what |
+|---|---|
+| model-<rule>.safetensors | the model that a rule chose, with what is needed to use it; `models` of the record has its hash |
+| candidate-<update>.safetensors | of a run under way: a model that a rule may yet choose; gone when the run is done |
+
+A model may be deleted at any time, as artifacts may: its record stays what it is. What is inside such a file is the
+business of `benchmark.run.model`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmark.errors import unknown
+from benchmark.records import bundle
+from benchmark.records.bundle import MODEL
+from benchmark.records.selection import VALIDATORS
+from benchmark.records.store import Record
+
+CHOICES = ("none", "last", "selected")  # of --keep-model
+RULES = ("last", *VALIDATORS)  # those that read no label of the target: `selected` keeps the model of each
+ALWAYS = {"last": {"last"}, "selected": {"last", "unsup"}}  # of a run that kept its models: these rules always choose
+LARGEST = 2**30  # bytes of a model that is read from a bundle
+CANDIDATE = re.compile(r"candidate-(\d{1,18})\.safetensors")
+
+
+def check_choice(word: str) -> str:
+    """The word after --keep-model, if it is one."""
+    if word not in CHOICES:
+        raise unknown("choice of models to keep", word, CHOICES)
+    return word
+
+
+def model_file(rule: str) -> str:
+    """`model-source-val.safetensors`: the name of a rule's model in the run's directory."""
+    return f"model-{rule.replace('_', '-')}.safetensors"
+
+
+def candidate_file(update: int) -> str:
+    """The name of a model that a rule may yet choose."""
+    return f"candidate-{update}.safetensors"
+
+
+def kept(directory: Path | str) -> dict[str, Path]:
+    """{rule: file} of the models that lie in a run's directory, whether they are sound or not."""
+    found = {match[1].replace("-", "_"): path for match, path in _matching(directory, MODEL)}
+    return {rule: found[rule] for rule in sorted(found)}
+
+
+def candidates(directory: Path | str) -> dict[int, Path]:
+    """{update: file} of the candidates that lie in a run's directory."""
+    return {int(match[1]): path for match, path in _matching(directory, CANDIDATE)}
+
+
+def lacks(directory: Path | str, choice: str) -> bool:
+    """Whether a finished run has not what `--keep-model` asks for."""
+    return not ALWAYS.get(choice, set()) <= set(kept(directory))
+
+
+def sealed(record: Record, rule: str) -> str:
+    """sha256 of a rule's model file as the record has it; empty when the run kept none."""
+    return str(record.document.get("models", {}).get(rule, {}).get("sha256", ""))
+
+
+def digest(path: Path) -> str:
+    """sha256 of a plain file, read piece by piece; empty when it is absent or something else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return ""
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def on_disk(path: Path) -> Iterator[Path]:
+    """The file itself, or a copy of the one in the bundle that the path leads through, for as long as it is read."""
+    if os.path.lexists(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="model-") as folder:
+        copy = Path(folder) / path.name
+        copy.write_bytes(bundle.read_bytes(path, LARGEST))
+        yield copy
+
+
+def _matching(directory: Path | str, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for name in names:
+        if match := pattern.fullmatch(name):
+            yield match, Path(directory) / name

@@ -1,0 +1,129 @@
+"""The process of one tracker: lines of JSON come in, the tracker is called, one line goes out when it has ended or failed.
+
+Everything that a tracker may do to a process (random states, threads, environment, hanging, dying) it does here. The
+process ignores the signals that its run gets; it ends when it is told to, or when the run's process is gone, and then it
+has `GRACE` seconds to write what it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmark.records.track.names import BUILT_IN, load, not_installed
+from benchmark.records.track.protocol import About, Tracker
+
+GRACE = 30.0  # seconds that a tracker may take after its run has ended, or was killed
+DEAF = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # a run's signals mean: save; the tracker hears of it from its run
+
+
+def serve(lines: Iterable[bytes], say: Callable[[dict[str, Any]], None]) -> None:
+    """Call a tracker as the lines ask for: {"tracker"}, then for each run {"start"}, {"point"} …, {"end"}.
+
+    Lines that end without an {"end"} are a run whose process was killed.
+    """
+    name, made, there, held = "", None, 0, contextlib.ExitStack()
+    try:
+        for line in lines:
+            message = json.loads(line)
+            if "tracker" in message:
+                name = message["tracker"]
+            elif "start" in message:
+                run = About(**message["start"])
+                held.enter_context(alone(Path(run.folder), run.run_id))
+                made = load(name)()
+                there = made.start(run) or 0
+            elif "point" in message and made is not None:
+                update, values = message["point"]
+                if update > there:  # each update once, whoever wrote it
+                    made.point(update, values)
+                    there = update
+            elif "end" in message and made is not None:
+                _end(made, held, message["end"])
+                made = None
+                say({"ended": True})
+        if made is not None:
+            _end(made, held, "killed")
+    except Exception as error:
+        traceback.print_exc()
+        say({"failed": reason(name, error)})
+    finally:
+        held.close()
+
+
+def _end(made: Tracker, held: contextlib.ExitStack, state: str) -> None:
+    made.end(state)
+    held.close()
+
+
+@contextlib.contextmanager
+def alone(folder: Path, run_id: str) -> Iterator[None]:
+    """Only one process at a time writes a run's curve: that of a killed run may still have something to write."""
+    folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + GRACE + 5
+    path = folder / f".{run_id}.lock"
+    with path.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError("another process is still writing this run") from None
+                time.sleep(0.1)
+        yield
+
+
+def reason(name: str, error: Exception) -> str:
+    """What is wrong, in one line."""
+    package = BUILT_IN[name][0] if name in BUILT_IN else ""
+    if package and isinstance(error, ModuleNotFoundError) and error.name == package:
+        return not_installed(package)
+    words = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {words[0][:300]}" if words else type(error).__name__
+
+
+def _leave_with(parent: int, over: threading.Event) -> None:
+    """End this process `GRACE` seconds after its run's, or after the last line, whatever the tracker is at."""
+    while os.getppid() == parent and not over.wait(0.5):
+        pass
+    time.sleep(GRACE)
+    os._exit(1)
+
+
+def _until_closed(over: threading.Event) -> Iterator[bytes]:
+    yield from sys.stdin.buffer
+    over.set()
+
+
+def main() -> None:
+    """What `python -m benchmark.records.track.child` does."""
+    for name in DEAF:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    os.nice(5)  # the run comes first
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints goes to the log
+    over = threading.Event()
+    threading.Thread(target=_leave_with, args=(os.getppid(), over), daemon=True).start()
+
+    def say(answer: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more
+            print(json.dumps(answer), file=answers, flush=True)
+
+    serve(_until_closed(over), say)
+    sys.stderr.flush()
+    os._exit(0)  # nobody waits for what a library does at the end of a process
+
+
+if __name__ == "__main__":
+    main()

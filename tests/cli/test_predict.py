@@ -1,0 +1,145 @@
+"""`run --keep-model`, `plan --keep-model` and `predict`, as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from benchmark import records
+from benchmark.cli.parts import progress
+from benchmark.records import models
+from tests.safety.small import Small
+from tests.safety.test_malice import quiet
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    return Small(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def results(small: Small, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs by the command line, with their models."""
+    folder = tmp_path_factory.mktemp("kept") / "runs"
+    words = ["--methods", "source-only,tsvdnet", "--targets", "mt", "--keep-model", "selected", "--workers", "1"]
+    code, said = quiet("run", "--suite", str(small.suite), *words, *places(small, folder))
+    assert code == 0, said
+    assert "Models: at most" in said
+    assert "python -m benchmark predict" in said
+    return folder
+
+
+def places(small: Small, results: Path) -> list[str]:
+    return ["--data-root", str(small.data), "--results", str(results)]
+
+
+def run_of(results: Path, method: str) -> records.Record:
+    (found,) = [
+        record
+        for entry in records.run_directories(results)
+        if (record := records.read(Path(entry.path))) is not None and record["spec"]["method"] == method
+    ]
+    return found
+
+
+@pytest.mark.parametrize("rule", ["last", "source-val", "unsup"])
+@pytest.mark.parametrize("statistics", ["target", "running"])
+def test_predict_without_files_gives_the_accuracy_of_the_record(
+    rule: str, statistics: str, small: Small, results: Path
+) -> None:
+    record = run_of(results, "tsvdnet")
+    words = ["--rule", rule, "--statistics", statistics]
+    code, said = quiet("predict", record.run_id[:6], *words, *places(small, results))
+    printed = record if statistics == "running" else record["statistics"]["target"]
+    assert code == 0, said
+    assert f"{printed['accuracy'][rule.replace('-', '_')]:.2f} %, as its record has it." in said
+
+
+def test_predict_writes_a_row_an_image(small: Small, results: Path, tmp_path: Path) -> None:
+    record = run_of(results, "tsvdnet")
+    for i in range(25):
+        Image.fromarray(np.full((40, 30), 10 * i, np.uint8)).save(tmp_path / f"{i:02}.png")
+    words = ["predict", str(record.path), str(tmp_path)]
+    code, said = quiet(*words, "--out", str(tmp_path / "table.csv"), *places(small, results))
+    assert code == 0, said
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert list(table.columns) == ["image", "label", "probability", "uncertainty", *(f"p_{i}" for i in range(10))]
+    assert len(table) == 25
+    assert np.allclose(table.filter(like="p_").sum(axis=1), 1, atol=1e-5)
+    assert np.allclose(table.filter(like="p_").max(axis=1), table.probability)
+    code, said = quiet(*words, *places(small, results))
+    assert code == 0
+    assert "5 more rows, and the probability of each class: --out table.csv" in said
+    code, said = quiet(*words, "--json", *places(small, results))
+    assert [row["label"] for row in json.loads(said)["rows"]] == table.label.astype(str).tolist()
+    assert json.loads(said)["accuracy"] is None
+
+
+def test_predict_reads_an_npz_and_says_how_right_it_was(small: Small, results: Path) -> None:
+    record = run_of(results, "source-only")
+    file = str(small.data / "digits" / "mnist.npz")
+    code, said = quiet("predict", record.run_id, file, *places(small, results))
+    assert code == 0, said
+    accuracy = record["statistics"]["target"]["accuracy"]["last"]
+    assert f"Accuracy where the class is known: {accuracy:.2f} %." in said
+    assert "uncertainty" not in said
+
+
+def test_a_request_that_cannot_be_met_is_a_sentence_and_code_2(small: Small, results: Path, tmp_path: Path) -> None:
+    record = run_of(results, "source-only")
+    for words, sentence in (
+        (["predict", "zz"], "No run in"),
+        (["predict", record.run_id, "--rule", "oracle"], "no rule of kept models 'oracle'"),
+        (["predict", record.run_id, "--statistics", "own"], "no kind of statistics at test 'own'"),
+        (["predict", record.run_id, str(tmp_path / "none.png")], "There is no file"),
+        (["run", "--suite", str(small.suite), "--keep-model", "best"], "no choice of models to keep 'best'"),
+        (["plan", "--suite", str(small.suite), "--keep-model", "best"], "no choice of models to keep 'best'"),
+    ):
+        code, said = quiet(*words, *places(small, results))
+        assert code == 2, said
+        assert sentence in " ".join(said.split())
+
+
+def test_runs_that_are_done_without_a_model_are_named_and_not_run_again(small: Small, tmp_path: Path) -> None:
+    words = ["--suite", str(small.suite), "--methods", "source-only", "--targets", "mt"]
+    where = places(small, tmp_path / "runs")
+    assert quiet("run", *words, "--workers", "1", *where)[0] == 0
+    record = run_of(tmp_path / "runs", "source-only")
+    before = (record.path / "record.json").stat().st_mtime_ns
+    code, said = quiet("run", *words, "--keep-model", "last", "--workers", "1", *where)
+    assert code == 0
+    assert f"1 runs are done without the models that are asked for ({record.run_id})" in " ".join(said.split())
+    assert f"--results {tmp_path / 'runs'}-models" in "".join(said.split("\n"))
+    assert (record.path / "record.json").stat().st_mtime_ns == before
+    assert models.kept(record.path) == {}
+    code, said = quiet("run", *words, "--keep-model", "last", "--workers", "1", "--json", *where)
+    assert json.loads(said)["without_model"] == [record.run_id]
+
+
+def test_plan_says_the_disk_beforehand(small: Small, results: Path, tmp_path: Path) -> None:
+    words = ["plan", "--suite", str(small.suite), "--methods", "source-only,tsvdnet", "--targets", "mt", "--json"]
+    code, said = quiet(*words, "--keep-model", "selected", *places(small, tmp_path))
+    assert code == 0
+    expected = json.loads(said)["models"]["bytes"]
+    taken = [sum(p.stat().st_size for p in Path(e.path).glob("model-*")) for e in records.run_directories(results)]
+    assert sum(taken) <= expected["total"]
+    assert max(taken) <= expected["a_run"]
+    assert expected["under_way"] > 0
+    assert "models" not in json.loads(quiet(*words, *places(small, tmp_path))[1])
+
+
+def test_a_long_prediction_says_how_much_time_is_left_where_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 31.0, 40.0, 62.0, 70.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress.counting("predicting", hidden=False) as watch:
+        for done in (250, 500, 750, 1000):
+            watch(done, 1000)
+    said = capsys.readouterr().err
+    assert said.splitlines() == ["predicting: 250 of 1000, 2 min left", "predicting: 750 of 1000, 21 s left"]

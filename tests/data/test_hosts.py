@@ -1,0 +1,424 @@
+"""The public hosts, played on loopback with their real paths and formats: data links, fetch, prepare, the lock."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+import torchvision
+from PIL import Image
+from safetensors.torch import save
+
+from benchmark.__main__ import main
+from benchmark.data.get import check, lock, sources, weights
+from benchmark.data.get.fetch import fetch, fetch_all
+from benchmark.data.get.prepare import prepare
+from benchmark.data.get.sources import Source, things
+from benchmark.errors import UserError
+from benchmark.run import networks
+from benchmark.spec import load_suite
+from tests.data.hosts import BU, HF, PACS, TLL, Hosts, hf_digits, hf_pacs, hugging_face, images, picture, playing
+
+DOMAINNET = load_suite("domainnet")
+HF_PACS = f"{HF}/datasets/flwrlabs/pacs/resolve/main/data/train-00000-of-00001.parquet"
+SHARES = {
+    "art_painting": "46684292e979402b8d87",
+    "cartoon": "7bfa413b34ec4f4fa384",
+    "photo": "45f71386a668475d8b42",
+    "sketch": "4ba559535e4b4b6981e5",
+}
+
+
+# -- the archives, in small --------------------------------------------------------------------------------------------
+
+
+def tll_pacs(domain: str) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as out:
+        for i, kind in enumerate(PACS.classes):
+            info = tarfile.TarInfo(f"{domain}/{kind}/pic_001.jpg")
+            info.size = len(picture(i))
+            out.addfile(info, io.BytesIO(picture(i)))
+    return stream.getvalue()
+
+
+DIGIT_PATHS = {
+    "mnist": ("ylecun/mnist/resolve/main/mnist/{}-00000-of-00001.parquet", 28, "L"),
+    "usps": ("flwrlabs/usps/resolve/main/data/{}-00000-of-00001.parquet", 16, "L"),
+    "svhn": ("ufldl-stanford/svhn/resolve/main/cropped_digits/{}-00000-of-00001.parquet", 32, "RGB"),
+    "mnistm": ("Mike0307/MNIST-M/resolve/main/data/{}-00000-of-00001-{}.parquet", 32, "RGB"),
+}
+MNISTM = {"train": "571b6b1e2c195186", "test": "ba3ad971b105ff65"}
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    with playing() as server:
+        yield server
+
+
+@pytest.fixture
+def ask(hosts, tmp_path, monkeypatch, capsys):
+    """ask("fetch", …): a verb of `data`, with the list of sources leading to the played hosts."""
+    real = sources.sources
+
+    def verb(name: str, *arguments: str) -> tuple[int, str, str]:
+        played = hosts.write_list(tmp_path / "sources.toml")
+        sources._document.cache_clear()
+        monkeypatch.setattr(sources, "sources", functools.partial(real, file=played))
+        code = main(["data", name, *arguments])
+        said = capsys.readouterr()
+        return code, " ".join(said.out.split()), " ".join(said.err.split())
+
+    yield verb
+    sources._document.cache_clear()
+
+
+@pytest.fixture
+def pacs(hosts) -> Hosts:
+    """PACS on both of its hosts, and ResNet-18 with torchvision."""
+    for domain, share in SHARES.items():
+        hosts.files[f"{TLL}/f/{share}/?dl=1"] = tll_pacs(domain)
+    hosts.files[HF_PACS] = hf_pacs()
+    hosts.files["download.pytorch.org/models/resnet18-f37072fd.pth"] = b"weights"
+    return hosts
+
+
+# -- data links --------------------------------------------------------------------------------------------------------
+
+
+def test_links_tells_size_and_host_of_every_link_and_fetches_nothing(pacs, ask):
+    code, out, err = ask("links", "--suite", "pacs")
+    assert code == 0, err
+    size = len(pacs.files[HF_PACS])
+    assert size > 10_000
+    assert f"live {pacs.address} hf-pacs/train.parquet about 1 MB" in out
+    assert "6 of 7 links live" in out  # ResNet-18 is not on Hugging Face here
+    assert "DEAD" in out
+    assert "it answers 404" in out
+    assert "Everything has at least one live link." in out
+    assert pacs.given < 100, "a byte or so a link"
+    assert ("HEAD", HF_PACS) in pacs.asked
+    assert any(verb == "GET" and name.startswith("store/") for verb, name in pacs.asked), "the store refuses HEAD"
+    code, out, _ = ask("links", "--suite", "pacs", "--json")
+    told = {row["file"]: row for row in json.loads(out)["links"]}
+    assert told["hf-pacs/train.parquet"]["size"] == size
+
+
+def test_links_has_help_with_an_example(capsys):
+    assert main(["data", "links", "--help"]) == 0
+    assert "python -m benchmark data links --suite pacs" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_links_ends_with_code_1_and_names_what_nobody_gives(pacs, ask):
+    pacs.dead = {HF}
+    del pacs.files[f"{TLL}/f/{SHARES['photo']}/?dl=1"]
+    code, out, err = ask("links", "--suite", "pacs")
+    assert code == 1
+    assert "it gives a web page instead of the file" in out
+    assert "it cannot be reached" in out
+    assert "pacs: photo has no live link: photo.tgz, hf-pacs/train.parquet" in err
+    assert "cartoon" not in err
+
+
+def test_links_asks_for_everything_unless_told_otherwise(hosts, ask):
+    code, out, err = ask("links")
+    assert code == 1
+    for name in ("digits: mnist", "pacs: sketch", "domainnet: clipart (original)", "domainnet: real lists (cleaned)"):
+        assert f"{name} has no live link" in err
+    assert re.search(r"0 of \d+ links live, on 0 hosts: none", out)
+
+
+def test_a_size_that_is_not_as_read_is_said(hosts, ask):
+    hosts.files[f"{HF}/timm/resnet18.tv_in1k/resolve/main/model.safetensors"] = b"x" * 1000
+    _, out, _ = ask("links", "--suite", "pacs")
+    assert "as read, not confirmed by a fetch: 46,800,000 bytes were read" in out
+
+
+# -- fetch and prepare -------------------------------------------------------------------------------------------------
+
+
+def test_pacs_comes_from_the_first_host_and_the_second_is_left_alone(pacs, ask, tmp_path):
+    root = str(tmp_path / "data")
+    code, out, err = ask("fetch", "--suite", "pacs", "--data-root", root)
+    assert code == 0, err
+    assert not any(HF in name for _, name in pacs.asked)
+    assert sorted(p.name for p in (tmp_path / "data" / "downloads" / "pacs").glob("*.tgz")) == [
+        f"{d}.tgz" for d in sorted(SHARES)
+    ]
+    code, out, err = ask("prepare", "--suite", "pacs", "--data-root", root)
+    assert code == 0, err
+    assert (tmp_path / "data" / "PACS" / "photo" / "dog" / "pic_001.jpg").is_file()
+    assert "file names" not in out
+
+
+def test_when_the_first_host_is_gone_pacs_comes_as_parquet_and_the_lost_names_are_said(pacs, ask, tmp_path):
+    root = tmp_path / "data"
+    del pacs.files[f"{TLL}/f/{SHARES['photo']}/?dl=1"]
+    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", str(root))
+    assert code == 0
+    assert "Another route was taken: photo.tgz" in err
+    assert "it gives a web page instead of the file" in err
+    code, out, err = ask("prepare", "--suite", "pacs", "--data-root", str(root))
+    assert code == 0, err
+    assert (root / "PACS" / "art_painting" / "dog" / "pic_001.jpg").is_file(), "what the first host gave is taken"
+    found = sorted((root / "PACS" / "photo").rglob("*.jpg"))
+    assert len(found) == 14
+    assert re.fullmatch(r"photo_\d{6}\.jpg", found[0].name)
+    table = pq.read_table(io.BytesIO(pacs.files[HF_PACS])).to_pylist()
+    assert {p.read_bytes() for p in found} == {r["image"]["bytes"] for r in table if r["domain"] == "photo"}
+    assert "56 of 56 pictures came without their file names" in out
+    assert "--route tll" in out
+    assert "14 images: published are 1,670" in out
+    assert ask("check", "--suite", "pacs", "--data-root", str(root))[0] == 0
+    assert ask("prepare", "--suite", "pacs", "--data-root", str(root))[0] == 0, "a second time"
+
+
+def test_a_chosen_route_goes_before_the_others(pacs, ask, tmp_path):
+    root = str(tmp_path / "data")
+    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", root, "--route", "huggingface")
+    assert code == 0, err
+    assert not any(TLL in name for _, name in pacs.asked)
+    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", root, "--route", "huggingfaces")
+    assert code == 2
+    assert "Did you mean 'huggingface'?" in err
+
+
+def test_digits_of_dead_hosts_come_as_parquet(hosts, ask, tmp_path):
+    root = tmp_path / "data"
+    hosts.dead = {"ossci-datasets.s3.amazonaws.com", "cornell.box.com", "ufldl.stanford.edu"}
+    for path, side, mode in DIGIT_PATHS.values():
+        for part, n in (("train", 30), ("test", 20)):
+            hosts.files[f"{HF}/datasets/{path.format(part, MNISTM[part])}"] = hf_digits(n, side, mode)
+    code, _, err = ask("fetch", "--suite", "digits", "--data-root", str(root))
+    assert code == 0, err
+    assert "it cannot be reached" in err
+    code, out, err = ask("prepare", "--suite", "digits", "--data-root", str(root))
+    assert code == 0, err
+    for domain, (_, side, mode) in DIGIT_PATHS.items():
+        assert f"{domain}: made from Hugging Face parquet (hf-{domain}): 30 / 20 images" in out
+        with np.load(root / "digits" / f"{domain}.npz") as stored:
+            assert stored["x_train"].shape[1:] == ((side, side) if mode == "L" else (side, side, 3))
+            assert stored["y_test"].tolist() == [i % 10 for i in range(20)]
+            png = np.asarray(Image.open(io.BytesIO(picture(3, side=side, mode=mode, form="PNG"))))
+            assert np.array_equal(stored["x_train"][3], png)
+
+
+def domainnet(hosts: Hosts, path: Callable[[int], str | None] = lambda i: None) -> None:
+    """Three training and two test pictures of two classes of each domain, in four shards; domains are numbers."""
+    names = {"label": DOMAINNET.classes, "domain": [d.name for d in DOMAINNET.domains]}
+    base = f"{HF}/datasets/wltjr1007/DomainNet/resolve/main/data"
+    shards = {f"train-0000{i}-of-00003": 1 for i in range(3)} | {"test-00000-of-00001": 2}
+    for shard, each in shards.items():
+        where = [(d, k) for d in range(6) for k in (0, 344) for _ in range(each)]
+        columns = {"image": images(len(where), path), "label": [k for _, k in where], "domain": [d for d, _ in where]}
+        hosts.files[f"{base}/{shard}.parquet"] = hugging_face(columns, names)
+
+
+def test_domainnet_comes_as_parquet_with_its_lists_and_is_counted(hosts, ask, tmp_path, monkeypatch):
+    cleaned, original = load_suite("domainnet").folders.readings  # the one that the verbs see
+    monkeypatch.setitem(cleaned.counts, "clipart", [6, 4])
+    monkeypatch.setitem(original.counts, "painting", [10])
+    domainnet(hosts)
+    root = tmp_path / "data"
+    stale = "".join(f"clipart/zigzag/clipart_345_{i:06}.jpg 344\n" for i in range(3))
+    (root / "downloads" / "domainnet" / "cleaned").mkdir(parents=True)
+    (root / "downloads" / "domainnet" / "cleaned" / "clipart_train.txt").write_text(stale)
+    hosts.files["download.pytorch.org/models/resnet101-63fe2227.pth"] = b"weights"
+    code, _, err = ask("fetch", "--suite", "domainnet", "--data-root", str(root))
+    assert code == 0, err
+    for again in (False, True):
+        code, out, err = ask("prepare", "--suite", "domainnet", "--data-root", str(root))
+        assert code == 0, err
+        for words in (
+            "counts of the cleaned version",
+            "count of the original version",
+            "neither the cleaned version's",
+        ):
+            assert (f"6 / 4 images: the {words}" in out or f"6 / 4 images: {words}" in out) is not again
+        tree = root / "DomainNet"
+        lists = tree / "cleaned"  # by their length, which is the cleaned version's here
+        lines = (lists / "clipart_train.txt").read_text().splitlines()
+        assert len(lines) == 6
+        assert all((tree / line.rpartition(" ")[0]).is_file() for line in lines)
+        assert (lists / "clipart_test.txt").read_text().count("\n") == 4
+    assert sorted(p.name for p in (tree / "quickdraw").iterdir()) == sorted([DOMAINNET.classes[0], "zigzag"])
+
+
+def test_domainnets_counts_tell_the_version(tmp_path):
+    train, test = (sum(n[i] for n in DOMAINNET.folders.readings[0].counts.values()) for i in (0, 1))
+    assert (train, test) == (409_832, 176_743), "Hugging Face's copy is the cleaned version"
+    assert check.count_words(DOMAINNET, "clipart", 33_525, 14_604).endswith("the counts of the cleaned version")
+    assert check.count_words(DOMAINNET, "clipart", 34_019, 14_818).endswith("the count of the original version")
+    assert check.count_words(DOMAINNET, "real", 1, 2).endswith("nor the original's 172,947")
+    assert check.count_words(load_suite("pacs"), "photo", 1_670, 0) == "1,670 images: as published"
+
+
+def test_pictures_that_have_names_keep_them_and_published_lists_fit(hosts, ask, tmp_path):
+    domainnet(hosts, lambda i: f"pic_{i:03}.jpg")
+    root = tmp_path / "data"
+    fetch_all(_played(hosts, tmp_path, "domainnet"), root, route="huggingface")
+    done = prepare(DOMAINNET, root)
+    names = sorted(p.name for p in (root / "DomainNet" / "clipart" / "zigzag").iterdir())
+    assert "pic_001.jpg" in names
+    assert any(re.fullmatch(r"clipart_\d{6}\.jpg", n) for n in names), "a name that is taken is not taken again"
+    assert "came without their file names" in done.notes[0]
+
+
+def _played(hosts: Hosts, folder: Path, reader: str) -> list[Source]:
+    found = sources.sources(reader, file=hosts.write_list(folder / "played.toml"))
+    sources._document.cache_clear()
+    return found
+
+
+def test_lists_of_the_other_host_are_taken_when_the_publishers_are_dead(hosts, tmp_path, write_pictures):
+    hosts.dead = {BU, HF}
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as out:
+        for d in DOMAINNET.domains:
+            for part in ("train", "test"):
+                out.writestr(f"image_list/{d.name}_{part}.txt", f"{d.name}/zigzag/pic_00.jpg 344\n")
+    hosts.files[f"{TLL}/f/90ecb35bbd374e5e8c41/?dl=1"] = stream.getvalue()
+    done = fetch_all([s for s in _played(hosts, tmp_path, "domainnet") if s.route != "huggingface"], tmp_path)
+    assert [g.path.name for g in done.got] == ["image_list.zip"]
+    asked = {words.partition(" ")[0] for words in done.passed}
+    assert asked == {"cleaned/clipart_train.txt", "cleaned/clipart_test.txt"}, "what is here is not asked for again"
+    write_pictures(tmp_path / "mine", tuple(d.name for d in DOMAINNET.domains), ("zigzag",), each=1)
+    prepare(DOMAINNET, tmp_path, tmp_path / "mine")
+    prepare(DOMAINNET, tmp_path)
+    assert (tmp_path / "DomainNet" / "real_train.txt").read_text() == "real/zigzag/pic_00.jpg 344\n"
+
+
+# -- weights -----------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_the_other_host_are_the_same_numbers_in_the_networks_own_file(pacs, ask, tmp_path):
+    state = torchvision.models.resnet18(weights=None).state_dict()
+    pacs.files[f"{HF}/timm/resnet18.tv_in1k/resolve/main/model.safetensors"] = save(state)
+    pacs.dead = {"download.pytorch.org"}
+    root = tmp_path / "data"
+    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", str(root))
+    assert code == 0, err
+    code, out, _ = ask("prepare", "--suite", "pacs", "--data-root", str(root))
+    assert "resnet18.pth: made from resnet18.safetensors: 122 tensors" in out
+    extractor = networks.resnet18()
+    networks.load_weights(extractor, "resnet18", root / "weights" / "resnet18.pth")
+    assert torch.equal(extractor.trunk.state_dict()["layer4.1.conv2.weight"], state["layer4.1.conv2.weight"])
+    assert weights.convert(root) == {}, "once"
+
+
+def test_weights_that_are_none_are_refused(tmp_path):
+    (tmp_path / "weights").mkdir()
+    file = tmp_path / "weights" / "resnet18.safetensors"
+    file.write_bytes(b"\x10\0\0\0\0\0\0\0{nothing")
+    with pytest.raises(UserError, match="cannot be read as safetensors"):
+        weights.convert(tmp_path)
+    file.write_bytes(save({"stem.weight": torch.zeros(3)}))
+    with pytest.raises(UserError, match=r"is not a ResNet in torchvision's naming; it has: stem\.weight"):
+        weights.convert(tmp_path)
+    (tmp_path / "downloads" / "pacs").mkdir(parents=True)
+    assert "is not a ResNet" in prepare(PACS, tmp_path).refused[0]
+
+
+# -- the lock ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def changing(hosts) -> Callable[..., Source]:
+    """A file of two hosts, without a published hash."""
+    hosts.files |= {"one/usps.bz2": b"as it was", "two/usps.bz2": b"as it was"}
+    urls = [f"{hosts.address}/{host}/usps.bz2" for host in ("one", "two")]
+    return Source(suite="digits", file="usps.bz2", about="USPS", urls=urls)
+
+
+def test_a_file_that_changed_since_the_first_fetch_is_refused_with_both_hashes(hosts, changing, tmp_path):
+    first = fetch(changing, tmp_path)
+    first.path.unlink()
+    hosts.files |= {"one/usps.bz2": b"as it is now", "two/usps.bz2": b"as it is now"}
+    with pytest.raises(UserError) as refusal:
+        fetch(changing, tmp_path)
+    said = str(refusal.value)
+    assert first.sha256 in said
+    assert len(set(re.findall(r"[0-9a-f]{64}", said))) == 2
+    assert f"type: python -m benchmark data fetch --suite digits --data-root {tmp_path} --accept usps.bz2" in said
+    assert not first.path.exists()
+    assert lock.known(tmp_path, first.path)["sha256"] == first.sha256
+    done = fetch_all([changing], tmp_path, accept=["usps.bz2"])
+    assert done.failed == []
+    assert first.path.read_bytes() == b"as it is now"
+    assert fetch(changing, tmp_path).sha256 == lock.known(tmp_path, first.path)["sha256"] != first.sha256
+    with pytest.raises(UserError, match=r"Did you mean 'usps\.bz2'"):
+        fetch_all([changing], tmp_path, accept=["usps.bz"])
+
+
+def test_a_changed_file_is_refused_and_no_other_route_takes_its_place(pacs, ask, tmp_path):
+    root = tmp_path / "data"
+    ask("fetch", "--suite", "pacs", "--data-root", str(root))
+    (root / "downloads" / "pacs" / "photo.tgz").unlink()
+    pacs.files[f"{TLL}/f/{SHARES['photo']}/?dl=1"] = tll_pacs("photos")
+    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", str(root))
+    assert code == 1
+    assert "photo.tgz (PACS, photo (copy of the Transfer-Learning-Library)) is not what it was" in err
+    assert not any(HF in name for _, name in pacs.asked)
+    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", str(root), "--accept", "photo.tgz")
+    assert code == 0, err
+
+
+def test_a_mirror_that_still_has_the_first_file_is_taken(hosts, changing, tmp_path):
+    first = fetch(changing, tmp_path)
+    first.path.unlink()
+    hosts.files["one/usps.bz2"] = b"as it is now"
+    again = fetch(changing, tmp_path)
+    assert (again.sha256, again.url) == (first.sha256, changing.urls[1])
+
+
+def test_a_lock_of_another_machine_binds_this_one(hosts, changing, tmp_path):
+    fetch(changing, tmp_path / "there")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / lock.NAME).write_bytes((tmp_path / "there" / lock.NAME).read_bytes())
+    hosts.files |= {"one/usps.bz2": b"as it is now", "two/usps.bz2": b"as it is now"}
+    with pytest.raises(UserError, match="is not what it was"):
+        fetch(changing, tmp_path / "here")
+
+
+def test_a_damaged_lock_is_said(tmp_path):
+    (tmp_path / lock.NAME).write_text('{"x": 3}')
+    with pytest.raises(UserError, match=r"fetch-lock\.json cannot be read"):
+        lock.read(tmp_path)
+
+
+def test_what_was_read_stays_marked_so_until_a_fetch_confirms_it(pacs, ask, tmp_path):
+    root = str(tmp_path / "data")
+    _, out, _ = ask("list", "--suite", "pacs", "--data-root", root)
+    assert out.count("as read, not confirmed by a fetch") == 7
+    ask("fetch", "--suite", "pacs", "--data-root", root)
+    _, out, _ = ask("list", "--suite", "pacs", "--data-root", root)
+    assert out.count("confirmed by a fetch on 20") == 5
+    assert out.count("as read, not confirmed by a fetch") == 2
+    assert "photo: tll (1 file), or huggingface (1 file)" in out
+
+
+# -- the list ----------------------------------------------------------------------------------------------------------
+
+
+def test_everything_has_two_independent_hosts_but_domainnets_original_version():
+    def hosts_of(reader: str, version: str) -> dict[str, set[str]]:
+        found = things(sources.sources(reader, version))
+        return {t.name: {urlsplit(u).netloc for way in t.order() for s in way for u in s.urls} for t in found}
+
+    for reader in ("digits", "pacs", "domainnet"):
+        assert all(len(hosts) >= 2 for hosts in hosts_of(reader, "cleaned").values()), reader
+    single = {name for name, hosts in hosts_of("domainnet", "original").items() if len(hosts) < 2}
+    assert {"clipart", "painting"} <= single
+    assert "yann.lecun.com" not in sources.FILE.read_text()
