@@ -12,7 +12,7 @@ import pytest
 
 from benchmark.errors import UserError
 from benchmark.records import track
-from benchmark.records.track import child, names
+from benchmark.records.track import child, names, turn
 from benchmark.records.track.protocol import scalars
 from methods import installed
 
@@ -60,10 +60,10 @@ def test_a_folder_that_has_a_package_s_name_is_no_package(tmp_path: Path, monkey
 
 
 def conversation(
-    folder: Path, *messages: dict[str, Any], tracker: str = f"{WATCHERS}:Lines"
+    folder: Path, *messages: dict[str, Any], tracker: str = f"{WATCHERS}:Lines", mine: str | None = None
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """What a tracker wrote, and what its process answered."""
-    start = {"start": track.about("0123456789abcdef", SPEC, folder).__dict__}
+    start = {"start": track.about("0123456789abcdef", SPEC, folder).__dict__, "turn": mine}
     said: list[dict[str, Any]] = []
     lines = [{"tracker": tracker}, start, *messages]
     child.serve([json.dumps(line).encode() for line in lines], said.append)
@@ -102,12 +102,19 @@ def test_an_error_is_one_line_of_the_answer(tmp_path: Path, capsys: pytest.Captu
     assert child.reason("wandb", KeyError()) == "KeyError"
 
 
+def test_a_process_that_the_next_start_has_overtaken_writes_nothing(tmp_path: Path) -> None:
+    early, late = (turn.take(tmp_path, "0123456789abcdef") for _ in range(2))
+    conversation(tmp_path, point(2), point(4), {"end": "done"}, mine=late)
+    found, said = conversation(tmp_path, point(2), point(4), point(6), {"end": "interrupted"}, mine=early)
+    assert (found, said) == (["2 52.0", "4 54.0", "end done"], [{"ended": True}])
+
+
 def test_two_processes_do_not_write_one_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "GRACE", -5.0)
-    with child.alone(tmp_path, "r"):
-        with pytest.raises(TimeoutError, match="another process is still writing"), child.alone(tmp_path, "r"):
+    monkeypatch.setattr(turn, "GRACE", -5.0)
+    with turn.alone(tmp_path, "r"):
+        with pytest.raises(TimeoutError, match="another process is still writing"), turn.alone(tmp_path, "r"):
             pass
-        with child.alone(tmp_path, "another"):
+        with turn.alone(tmp_path, "another"):
             pass
 
 

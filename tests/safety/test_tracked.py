@@ -125,6 +125,14 @@ def test_a_process_that_cannot_be_started_is_a_warning(
     assert record["warnings"] == ["tracker tensorboard: it could not be started (Not a directory)"]
 
 
+def test_a_folder_that_cannot_be_written_is_a_warning(small: Small, unwatched: Record, tmp_path: Path) -> None:
+    (tmp_path / "tracked").mkdir()
+    (tmp_path / "tracked" / "tensorboard").write_text("a file where the folder should be")
+    record = small.execute(small.spec("tsvdnet"), tmp_path, track=["tensorboard"])
+    assert bits(record) == bits(unwatched)
+    assert record["warnings"] == ["tracker tensorboard: its folder cannot be written (File exists)"]
+
+
 @pytest.mark.parametrize("package", ["tensorboard", "wandb", "mlflow", "trackio"])
 def test_a_package_that_is_not_installed_is_named_in_the_record(
     small: Small, unwatched: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
@@ -150,6 +158,9 @@ def curve_of(record: Record) -> list[str]:
     return [f"{row['update']} {row['target']!r}" for row in record.curve]
 
 
+START = "start source-only → mt, multi-source, seed 0"
+
+
 def killed_twice(small: Small, results: Path, track: list[str], points: int = 6) -> Record:
     """A run killed after its fifth update, and killed again when two points stand on disk that no checkpoint knows."""
     spec = small.spec("source-only", overrides={"run.eval_points": points})
@@ -173,11 +184,10 @@ def test_a_killed_run_goes_on_in_its_curve_and_each_update_stands_there_once(
     record = killed_twice(small, tmp_path, [own("Lines")])
     found = lines(tmp_path, record)
     assert [line for line in found if line[0].isdigit()] == curve_of(record)
-    assert [line for line in found if not line[0].isdigit()] == [
-        "start source-only → mt, multi-source, seed 0", "end killed",
-        "start source-only → mt, multi-source, seed 0", "end killed",
-        "start source-only → mt, multi-source, seed 0", "end done",
-    ]  # fmt: skip
+    said = [line for line in found if not line[0].isdigit()]
+    assert said[-2:] == [START, "end done"]
+    # a process that was still starting when the run went on has nothing to add, and leaves without a word
+    assert said[:-2] in ([START, "end killed"] * n for n in range(3))
     assert record["warnings"] == []
 
 

@@ -8,7 +8,6 @@ has `GRACE` seconds to write what it has.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -21,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.records.track.names import BUILT_IN, load, not_installed
-from benchmark.records.track.protocol import About, Tracker
+from benchmark.records.track.protocol import About
+from benchmark.records.track.turn import GRACE, alone
 
-GRACE = 30.0  # seconds that a tracker may take after its run has ended, or was killed
 DEAF = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2")  # a run's signals mean: save; the tracker hears of it from its run
 
 
@@ -40,48 +39,27 @@ def serve(lines: Iterable[bytes], say: Callable[[dict[str, Any]], None]) -> None
                 name = message["tracker"]
             elif "start" in message:
                 run = About(**message["start"])
-                held.enter_context(alone(Path(run.folder), run.run_id))
-                made = load(name)()
-                there = made.start(run) or 0
+                if held.enter_context(alone(Path(run.folder), run.run_id, message.get("turn"))):
+                    made = load(name)()
+                    there = made.start(run) or 0
             elif "point" in message and made is not None:
                 update, values = message["point"]
                 if update > there:  # each update once, whoever wrote it
                     made.point(update, values)
                     there = update
-            elif "end" in message and made is not None:
-                _end(made, held, message["end"])
+            elif "end" in message:
+                if made is not None:  # else the run's next start has overtaken this one
+                    made.end(message["end"])
                 made = None
+                held.close()
                 say({"ended": True})
         if made is not None:
-            _end(made, held, "killed")
+            made.end("killed")
     except Exception as error:
         traceback.print_exc()
         say({"failed": reason(name, error)})
     finally:
         held.close()
-
-
-def _end(made: Tracker, held: contextlib.ExitStack, state: str) -> None:
-    made.end(state)
-    held.close()
-
-
-@contextlib.contextmanager
-def alone(folder: Path, run_id: str) -> Iterator[None]:
-    """Only one process at a time writes a run's curve: that of a killed run may still have something to write."""
-    folder.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + GRACE + 5
-    path = folder / f".{run_id}.lock"
-    with path.open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError("another process is still writing this run") from None
-                time.sleep(0.1)
-        yield
 
 
 def reason(name: str, error: Exception) -> str:

@@ -16,6 +16,7 @@ from benchmark.errors import RunFailed
 from benchmark.records.track.channel import Channel
 from benchmark.records.track.names import label
 from benchmark.records.track.protocol import about, scalars, sign_of_life
+from benchmark.records.track.turn import take
 
 FOLDER = "tracked"  # of a results folder: what trackers without a server write, and their logs
 MARK = "tracker "  # begins the warnings about them
@@ -35,9 +36,13 @@ class Trackers:
         """Start a process for each, and have the run opened in it."""
         folder = results.absolute() / FOLDER
         for name in names:
+            place = folder / label(name)
             channel = Channel(name, folder / "logs" / f"{run_id}-{label(name)}.log")
-            channel.tell({"start": asdict(about(run_id, spec, folder / label(name)))})
             self.channels.append(channel)
+            try:
+                channel.tell({"start": asdict(about(run_id, spec, place)), "turn": take(place, run_id)})
+            except OSError as error:
+                channel.give_up(channel.failed or f"its folder cannot be written ({error.strerror or error})")
         self._note()
 
     def point(self, row: Mapping[str, Any]) -> None:
