@@ -196,7 +196,7 @@ def cancel(
     if others and not whole_task:
         names = ", ".join(others[:5])
         raise UserError(f"{len(others)} other runs share a task with these ({names}). To cancel them too: --whole-task")
-    queue.cancel(sorted(jobs))
+    queue.cancel(sorted(jobs | slurm.decoding(results, jobs)))
     cancelled = [state.run_id for state in found if state.job in jobs]
     if json:
         say_json({"jobs": sorted(jobs), "runs": cancelled})

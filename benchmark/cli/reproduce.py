@@ -79,8 +79,7 @@ def reproduce(
         return verbs.send(every, results=results, data_root=data_root, cluster=cluster, json=json)
     code = 0
     for work in suites:
-        settings, domains = work.plan.suite.tier(work.plan.tier), len(work.plan.suite.domains)
-        count = workers or default_workers(settings, threads, gpus, per_device, domains)
+        count = workers or default_workers(work.plan.specs, gpus, per_device)
         code = max(code, session.exit_code(work.launch(workers=count, device=spelled(gpus), fail_fast=False)))
         if code == 130:
             break

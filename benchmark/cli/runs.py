@@ -177,8 +177,7 @@ def run(
             keep_model=keep_model,
             track=watched_by,
         )
-    settings, domains = plan.suite.tier(plan.tier), len(plan.suite.domains)
-    workers = workers or default_workers(settings, threads, gpus, per_device, domains)
+    workers = workers or default_workers(plan.specs, gpus, per_device)
     return work.run(workers=workers, device=spelled(gpus), fail_fast=not keep_going, track=watched_by)
 
 

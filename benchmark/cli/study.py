@@ -60,7 +60,6 @@ def tune(
     """
     from benchmark.launch.local import default_workers
     from benchmark.plan import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
-    from benchmark.spec import load_suite
 
     study = tuning.Study(
         suite,
@@ -86,8 +85,8 @@ def tune(
             f"target labels. Trials are kept in {folder}",
             markup=False,
         )
-    gpus, within = pick_gpus(device, per_device), load_suite(suite)
-    workers = workers or default_workers(within.tier(study.tier), threads, gpus, per_device, len(within.domains))
+    gpus = pick_gpus(device, per_device)
+    workers = workers or default_workers([trial.spec for trial in tried], gpus, per_device)
     first = _launch(tried, folder, data_root, workers, spelled(gpus), show=not json)
     if first.interrupted:
         return 130

@@ -5,8 +5,8 @@ others have filled. All is asked in a forked child: a process that has used CUDA
 hangs must not take the task with it.
 
 For tests, BENCHMARK_PRETEND_GPUS plays GPUs that are not there; runs on them compute on the CPU. A word a GPU: its free
-memory in MB, `old` (of a kind this torch was not built for) or `dead` (fails at its first kernel); `n1=old` is on the node
-n1 only.
+memory in MB, `old` (of a kind this torch was not built for), `turing` (works, without bfloat16) or `dead` (fails at its
+first kernel); `n1=old` is on the node n1 only.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from benchmark.spec import TierSettings
 
 PRETEND = "BENCHMARK_PRETEND_GPUS"
 PATIENCE = 120.0  # seconds for the driver; a healthy one takes a few
-# MB of activations and gradients an image in training, ours, to the safe side: DomainNet's 96 images an update were
-# counted at 11.7 to 16.9 GB with everything else
+# MB an image in training, everything but CUDA's own part: of the method that takes most (MDDA, a network a source), as
+# counted on fake tensors at tier paper: digits 5.6 GB (640 images), PACS 2.2 (128), DomainNet 18.2 (96)
 _MB_AN_IMAGE = {
-    "conv3fc2": (2.0, 32),
+    "conv3fc2": (8.5, 32),
     "resnet18": (45.0, 224),
     "resnet101": (190.0, 224),
     "effnet-lite0-tail": (10.0, 224),
@@ -47,10 +47,14 @@ class Gpu:
     free_mb: int = 0
     total_mb: int = 0
     fault: str = ""
+    capability: tuple[int, int] = (0, 0)
 
 
-def survey(patience: float = PATIENCE) -> list[Gpu]:
-    """Every GPU that this process may see, each asked to compute something; [] without any."""
+def survey(patience: float = PATIENCE, only: str = "") -> list[Gpu]:
+    """Every GPU that this process may see, each asked to compute something; [] without any.
+
+    `only` one of them, as CUDA_VISIBLE_DEVICES names it.
+    """
     if PRETEND not in os.environ:
         importlib.import_module("torch")  # here, so that the child need not wait for it
     listen, tell = os.pipe()
@@ -58,7 +62,7 @@ def survey(patience: float = PATIENCE) -> list[Gpu]:
     if child == 0:
         os.close(listen)
         try:
-            os.write(tell, json.dumps([asdict(gpu) for gpu in _look()]).encode())
+            os.write(tell, json.dumps([asdict(gpu) for gpu in _look(only)]).encode())
         finally:
             os._exit(0)
     os.close(tell)
@@ -74,19 +78,23 @@ def survey(patience: float = PATIENCE) -> list[Gpu]:
     os.close(listen)
     os.waitpid(child, 0 if said else os.WNOHANG)  # one that hangs in the driver may be beyond even SIGKILL
     try:
-        return [Gpu(**each) for each in json.loads(said)]
+        return [Gpu(**{**each, "capability": tuple(each["capability"])}) for each in json.loads(said)]
     except ValueError:
         return [Gpu(0, "GPU", fault=fault)]
 
 
-def complaint(gpus: Sequence[Gpu], need_mb: float = 0.0) -> str:
-    """Why a task that needs `need_mb` of free memory on each of its GPUs cannot work with these; "" when it can."""
+def complaint(gpus: Sequence[Gpu], need_mb: float = 0.0, capability: tuple[int, int] = (0, 0)) -> str:
+    """Why a task that needs `need_mb` of free memory and this compute capability of each of its GPUs cannot work with
+    these; "" when it can."""
     if not gpus:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         return f"it gave a GPU (CUDA_VISIBLE_DEVICES={visible}) that torch cannot use"
     for gpu in gpus:
         if gpu.fault:
             return f"{gpu.name}: {gpu.fault}"
+        if gpu.capability < capability:
+            has, asked = (".".join(map(str, pair)) for pair in (gpu.capability, capability))
+            return f"{gpu.name}: its compute capability is {has}, the precision of the runs needs {asked}"
         if gpu.free_mb < need_mb:
             return f"{gpu.name}: {gpu.free_mb} MB of its {gpu.total_mb} MB are free, {need_mb:.0f} MB are needed"
     return ""
@@ -135,11 +143,13 @@ def torch_device(device: str) -> str:
     return "cuda" if device.startswith("cuda") and PRETEND not in os.environ else "cpu"
 
 
-def _look() -> list[Gpu]:
-    """In the child: all GPUs."""
+def _look(only: str) -> list[Gpu]:
+    """In the child: all GPUs, or `only` one."""
     played = os.environ.get(PRETEND)
     if played is not None:
-        return _played(played)
+        return [gpu for gpu in _played(played) if only in ("", str(gpu.index))]
+    if only:
+        os.environ["CUDA_VISIBLE_DEVICES"] = only
     import torch
 
     with warnings.catch_warnings(record=True) as told:
@@ -164,7 +174,7 @@ def _examined(index: int) -> Gpu:
         if float((x @ x).sum()) != 64.0**3:
             return Gpu(index, name, fault="it computed 64 · 64 · 64 wrongly")
         free, total = torch.cuda.mem_get_info(index)
-        return Gpu(index, name, free >> 20, total >> 20)
+        return Gpu(index, name, free >> 20, total >> 20, capability=(major, minor))
     except RuntimeError as error:
         return Gpu(index, name, fault=str(error).splitlines()[0][:300])
 
@@ -177,7 +187,11 @@ def _played(words: str) -> list[Gpu]:
     pairs = (word.rpartition("=")[::2] for word in words.split())
     kinds = [kind for node, kind in pairs if node in ("", os.environ.get("SLURMD_NODENAME", ""))]
     faults = {"old": _too_old(7, 0, ["sm_75", "sm_80"]), "dead": "CUDA error: unspecified launch failure"}
+    free = {"turing": 8000}
     return [
-        Gpu(i, f"GPU {i} (pretended)", int(k) if k.isdigit() else 0, 24_000, "" if k.isdigit() else faults[k])
+        Gpu(
+            i, f"GPU {i} (pretended)", free.get(k, int(k) if k.isdigit() else 0), 24_000, faults.get(k, ""),
+            (7, 5) if k == "turing" else (8, 0),
+        )
         for i, k in enumerate(kinds)
-    ]
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.run.provenance import commit, cpu_name, lock, versions
+from benchmark.launch import device
+from benchmark.run.provenance import commit, cpu_name, driver, lock, versions
 
 UNRECORDED = "not recorded"
 
@@ -40,8 +42,21 @@ def conditions(root: Path) -> list[Condition]:
         Condition("commit", _said(p.get("commit") for p in done), commit()[0]),
         *(Condition(n, _said(p.get("versions", {}).get(n) for p in done), here.get(n, "not installed")) for n in names),
         Condition("requirements.lock", _said(p.get("lock") for p in done), lock()[0] or "no lock file"),
-        Condition("processor", _said(p.get("hardware") for p in done), cpu_name()),
+        *_hardware(done),
     ]
+
+
+def _hardware(done: list[dict[str, Any]]) -> list[Condition]:
+    """The processor of runs on CPUs; of runs on GPUs the GPU, and the driver that chooses its kernels."""
+    on_gpu = [p for p in done if str(p.get("device", "")).startswith("cuda")]
+    on_cpu = [p for p in done if p not in on_gpu]
+    found = [Condition("processor", _said(p.get("hardware") for p in on_cpu), cpu_name())] if on_cpu else []
+    if on_gpu:
+        names = sorted({re.sub(r"^GPU \d+ \((.*)\)$", r"\1", gpu.name) for gpu in device.survey() if not gpu.fault})
+        drivers = _said(start.get("driver") for p in on_gpu for start in p.get("starts", [{}])[-1:])
+        found.append(Condition("GPU", _said(p.get("hardware") for p in on_gpu), ", ".join(names) or "none"))
+        found.append(Condition("driver", drivers, driver() or "none"))
+    return found
 
 
 def _provenance(directory: Path) -> dict[str, Any]:
@@ -56,6 +71,8 @@ def _said(values: Any) -> tuple[str, ...]:
 NEXT = {  # what to type, or to know, when something differs
     "commit": "git checkout that commit",
     "processor": "another processor may round differently",
+    "GPU": "another GPU may round differently",
+    "driver": "another driver may choose other kernels",
 }
 
 

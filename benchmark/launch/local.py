@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import records, run
-from benchmark.errors import Interrupted
+from benchmark.errors import Interrupted, UserError
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
-from benchmark.launch.device import Gpu, need_mb, torch_device, visible
+from benchmark.launch.device import Gpu, complaint, need_mb, survey, torch_device, visible
 from benchmark.launch.submissions import Note
 from benchmark.machine import cores
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld
 from benchmark.run.failure import is_device_error, reason_of, write_failure
-from benchmark.run.speed import needs_compiler, needs_precision
-from benchmark.spec import RunSpec, TierSettings, resolve
+from benchmark.run.speed import AMPERE, needs_compiler, needs_precision
+from benchmark.spec import RunSpec, resolve
 
 SHARED = 4  # runs on one GPU: a small one leaves most of it idle, waiting for Python; more gain nothing
 FILLED = 0.9  # of a GPU's free memory
@@ -49,7 +49,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Event:
-    """start · beat · done · failed · held, of one worker and one run."""
+    """start · beat · done · failed · held · again (back in the queue), of one worker and one run."""
 
     kind: str
     worker: int
@@ -65,20 +65,23 @@ class _Worker:
     pipe: Connection
     spec: RunSpec | None = None
     stopping: bool = False
+    gone: bool = False  # its GPU does not work any more
 
 
-def default_workers(settings: TierSettings, threads: int, gpus: Sequence[Gpu], per_device: int, domains: int) -> int:
+def default_workers(specs: Sequence[RunSpec], gpus: Sequence[Gpu], per_device: int = 0) -> int:
     """Runs at the same time: the cores divided by the threads of a run; with GPUs `per_device` on each of them.
 
     0 of these means as many as fit into the least free memory of them, up to `SHARED`.
     """
-    fit = max(1, cores() // threads)
+    fit = max(1, cores() // max((spec.threads for spec in specs), default=1))
     if not gpus:
         return fit
     if per_device:
         return per_device * len(gpus)
     free = min(gpu.free_mb for gpu in gpus)
-    each = max(1, min(SHARED, int(FILLED * free / need_mb(settings, domains))))
+    shapes = {(spec.suite, spec.tier, spec.overrides): resolve(spec) for spec in specs}
+    need = max((need_mb(shape.settings, len(shape.suite.domains)) for shape in shapes.values()), default=1.0)
+    each = max(1, min(SHARED, int(FILLED * free / need)))
     return max(len(gpus), min(fit, each * len(gpus)))
 
 
@@ -100,13 +103,25 @@ def launch(
     """
     if any(resolve(spec).settings.compile for spec in specs):
         needs_compiler(device.partition(":")[0])
-    for precision in {resolve(spec).settings.precision for spec in specs}:
-        needs_precision(precision, device)
+    for precision in {resolve(spec).settings.precision for spec in specs} - {"fp32"}:
+        _check_precision(precision, device)
     pool = Pool(
         list(specs), results=results, data_root=data_root, device=device, fail_fast=fail_fast, watch=watch,
         keep_model=keep_model, track=track,
     )  # fmt: skip
     return pool.run(min(workers, len(specs)))
+
+
+def _check_precision(precision: str, device: str) -> None:
+    """A sentence when one of the devices does not compute so. This process must not touch CUDA: its children could not."""
+    if not device.startswith("cuda"):
+        return needs_precision(precision, device)
+    for place in visible(device):
+        lacks = complaint(survey(only=place), capability=AMPERE)
+        if lacks:
+            raise UserError(
+                f"run.precision={precision} is not for every GPU here. {lacks}. Leave the GPU or the setting out."
+            )
 
 
 class Pool:
@@ -192,12 +207,13 @@ class Pool:
             if kind == "beat":
                 self.watch(Event("beat", worker.number, worker.spec, beat=content))
                 continue
-            if (
-                kind == "broken"
-            ):  # its GPU context is gone for good, and with it the process: the next run gets a fresh one
+            if kind == "broken":  # its GPU context is gone for good, and with it the process
                 worker.process.join(10)
+                fault = "" if worker.stopping else self._fault(worker)
+                if fault and self._others_take_over(worker, fault):
+                    continue
                 if self.queue and not worker.stopping and not self.fail_fast:
-                    self._replace(worker)
+                    self._replace(worker)  # the GPU works: the next run gets a fresh process
                 kind = "failed"
             self._ended(worker, kind, content)
             if self.fail_fast and kind == "failed":
@@ -205,6 +221,30 @@ class Pool:
                 self._stop()
             if not worker.stopping:
                 self._next(worker)
+
+    def _fault(self, worker: _Worker) -> str:
+        """Why the worker's GPU can do no more work; "" when it can."""
+        return complaint(survey(only=self.visible[worker.number % len(self.visible)])) if self.visible else ""
+
+    def _others_take_over(self, worker: _Worker, fault: str) -> bool:
+        """The worker is at an end with its GPU, and its run goes back to the queue; False when no other GPU is left.
+
+        Then the runs that wait end here too, with the reason, and have lost nothing.
+        """
+        assert worker.spec is not None
+        worker.gone = True
+        others = [w for w in self.workers if not w.gone]
+        if not others:
+            for spec in self.queue:
+                self.outcome.failed[spec.run_id] = f"not begun: no GPU is left ({fault})"
+            self.queue.clear()
+            return False
+        self.watch(Event("again", worker.number, worker.spec, reason=fault))
+        self.queue.appendleft(worker.spec)
+        worker.spec = None
+        for idle in [w for w in others if w.spec is None]:
+            self._next(idle)
+        return True
 
     def _ended(self, worker: _Worker, kind: str, reason: str) -> None:
         assert worker.spec is not None

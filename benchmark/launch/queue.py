@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from benchmark.errors import UserError, unknown
 
 SILENT = "SLURM's controller does not answer; nothing was sent. Try again in a minute."
-NAME = "msda-benchmark"  # the name of all our jobs: one squeue call finds them
+NAME = "msda-benchmark"  # the name of all our tasks: one squeue call finds them
+DECODE = f"{NAME}-decode"  # that of the job which decodes pictures before them
 PATIENCE = 30  # seconds for one command
 
 
@@ -51,8 +52,9 @@ def available() -> bool:
 
 
 def queue() -> dict[str, Task] | None:
-    """Our tasks in the queue by id, array tasks one by one (`12_3`); None when the controller does not answer."""
-    said = _ask("squeue", "--noheader", "--array", "--all", f"--name={NAME}", "--format=%i|%T|%N|%r|%L")
+    """Our jobs in the queue by id, array tasks one by one (`12_3`); None when the controller does not answer."""
+    names = f"--name={NAME},{DECODE}"
+    said = _ask("squeue", "--noheader", "--array", "--all", names, "--format=%i|%T|%N|%r|%L")
     if said is None:
         return None
     rows = (line.split("|") for line in said.splitlines() if line.count("|") == 4)

@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from benchmark.files import read_json
 from benchmark.launch import decode, queue
 from benchmark.launch.cluster import Profile, Resources
 from benchmark.launch.status import RunState, states
-from benchmark.launch.submissions import Submission, launching, new_folder
+from benchmark.launch.submissions import Submission, launching, new_folder, submissions
 from benchmark.launch.worker import Entry, Pack, code_fingerprint
 from benchmark.plan import estimate
-from benchmark.spec import RunSpec
+from benchmark.run.speed import AMPERE
+from benchmark.spec import RunSpec, TierSettings, resolve
 
 START_SECONDS = 180  # interpreter, imports and data of a task, before its first step
 SHORTEST_MINUTES = 15  # nothing is won by asking for less
@@ -82,28 +84,32 @@ def submit(
                 work = at_once([seconds[run] for run in pack], resources.share)
                 minutes = ask_minutes(work, profile, resources.time)
                 tasks.setdefault((tier, minutes), []).append(pack)
+        folder, root = new_folder(results), str(data_root.absolute()) if data_root else None
+        first = decode.wanted([by_id[run] for run in todo], root, profile)
         submission = Submission(
-            folder=new_folder(results),
+            folder=folder,
             jobs={},
             specs={run: by_id[run].to_json() for run in todo},
             profile=profile.model_dump(),
-            data_root=str(data_root.absolute()) if data_root else None,
+            data_root=root,
             code=code_fingerprint(),
             keep_model=keep_model,
             track=list(track),
+            decode=_decode(first, profile, folder, where) if first else "",
         )
-        first = decode.wanted([by_id[run] for run in todo], submission.data_root, profile)
-        after = _decode(first, profile, submission, where) if first else ""
         for (tier, minutes), packs in tasks.items():
-            _send(packs, minutes, profile, profile.resources(tier), results, submission, after)
+            _send(packs, minutes, profile, profile.resources(tier), results, submission)
         return Launched(submission.jobs, left, submission.folder)
 
 
 def _seconds(specs: list[RunSpec], results: Path, profile: Profile) -> dict[str, float]:
     """Expected seconds of each run; a run nobody has timed fills a task."""
-    expected = {}
-    for spec, (seconds, _) in zip(specs, estimate(specs, records.load(results)), strict=True):
-        expected[spec.run_id] = seconds or profile.resources(spec.tier).time * 60 / profile.margin
+    frame, expected = records.load(results), {}
+    for tier in dict.fromkeys(spec.tier for spec in specs):
+        resources, alike = profile.resources(tier), [spec for spec in specs if spec.tier == tier]
+        kind = "cuda" if resources.gpus and resources.device == "auto" else "cpu"
+        for spec, (seconds, _) in zip(alike, estimate(alike, frame, kind=kind), strict=True):
+            expected[spec.run_id] = seconds or resources.time * 60 / profile.margin
     return expected
 
 
@@ -166,22 +172,30 @@ def sbatch_options(resources: Resources, minutes: int) -> list[str]:
     return [f"--{key}" if value is True else f"--{key}={value}" for key, value in named]
 
 
-def _decode(first: decode.Decode, profile: Profile, submission: Submission, where: str) -> str:
+def _decode(first: decode.Decode, profile: Profile, folder: Path, where: str) -> str:
     """Send the job that decodes; its id."""
     resources = decode.resources(first.readings[0].tier, profile)
     queue.check(sbatch_options(resources, resources.time), f"[decode] of {where}")
-    executor = _executor(profile, resources, resources.time, submission, queue.NAME + "-decode")
+    executor = _executor(profile, resources, resources.time, folder, queue.DECODE)
     return str(executor.submit(first).job_id)
 
 
-def _executor(
-    profile: Profile, resources: Resources, minutes: int, submission: Submission, name: str, **more: Any
-) -> Any:
+def decoding(results: Path, jobs: AbstractSet[str]) -> set[str]:
+    """The decoding jobs in the queue that no task waits for but these."""
+    queued = queue.queue() or {}
+    return {
+        sent.decode
+        for sent in submissions(results)
+        if sent.decode in queued and sent.jobs.keys() & jobs and not (sent.jobs.keys() & queued.keys()) - jobs
+    }
+
+
+def _executor(profile: Profile, resources: Resources, minutes: int, folder: Path, name: str, **more: Any) -> Any:
     """submitit's, with what every job of a sweep has in common; `more` are options of sbatch."""
     import submitit
 
     executor = submitit.SlurmExecutor(
-        submission.folder, python=f"{DEAF_UNTIL_READY} {profile.python or shlex.quote(sys.executable)}"
+        folder, python=f"{DEAF_UNTIL_READY} {profile.python or shlex.quote(sys.executable)}"
     )
     executor.update_parameters(
         job_name=name,
@@ -204,13 +218,12 @@ def _send(
     resources: Resources,
     results: Path,
     submission: Submission,
-    after: str,
 ) -> None:
-    """Send tasks that ask for the same as arrays, and note their ids at once. They begin when the job `after` has ended."""
+    """Send tasks that ask for the same as arrays, and note their ids at once. They begin when the decoding job has ended."""
     import submitit
 
-    wait = {"dependency": f"afterany:{after}"} if after else {}
-    executor = _executor(profile, resources, minutes, submission, queue.NAME, requeue=True, **wait)
+    wait = {"dependency": f"afterany:{submission.decode}"} if submission.decode else {}
+    executor = _executor(profile, resources, minutes, submission.folder, queue.NAME, requeue=True, **wait)
     calls = [_pack(runs, profile, resources, results, submission) for runs in packs]
     largest = queue.largest_array()
     for start in range(0, len(calls), largest):
@@ -219,11 +232,17 @@ def _send(
             sent = executor.submit_array(chunk)
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
             already = f" {len(submission.jobs)} tasks were sent before." if submission.jobs else " Nothing was sent."
+            if submission.decode and not submission.jobs:
+                queue.cancel([submission.decode])
             raise UserError(f"sbatch did not take the sweep: {str(error).strip().splitlines()[-1]}.{already}") from None
         for job, call in zip(sent, chunk, strict=True):
             submission.jobs[job.job_id] = [entry.run_id for entry in call.runs]
             submission.memory_mb[job.job_id] = memory_mb(resources)
         submission.save()
+
+
+def _settings(entry: Entry) -> TierSettings:
+    return resolve(RunSpec.from_json(entry.spec)).settings
 
 
 def _pack(runs: list[str], profile: Profile, resources: Resources, results: Path, submission: Submission) -> Pack:
@@ -244,6 +263,7 @@ def _pack(runs: list[str], profile: Profile, resources: Resources, results: Path
         max_requeues=profile.max_requeues,
         gpu=resources.gpus > 0 and resources.device == "auto",
         gpu_memory_mb=math.ceil(resources.gpu_memory_gb * 1024),
+        capability=AMPERE if any(entry.precision != "fp32" for entry in map(_settings, entries)) else (0, 0),
         share=resources.share,
         keep_model=submission.keep_model,
         track=tuple(submission.track),

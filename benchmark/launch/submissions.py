@@ -46,6 +46,7 @@ class Submission:
     memory_mb: dict[str, int] = field(default_factory=dict)  # {"12_3": what the task asked for}
     keep_model: str = "none"  # which models stay beside the records
     track: list[str] = field(default_factory=list)  # trackers of the runs
+    decode: str = ""  # the job that the tasks wait for
     user: str = field(default_factory=getpass.getuser)
     host: str = field(default_factory=socket.gethostname)
     time: float = field(default_factory=time.time)

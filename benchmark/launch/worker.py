@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
+import re
 import signal
 import sys
 import time
@@ -32,11 +33,13 @@ from benchmark.launch.submissions import leave_node, left_nodes
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld, restart_count, scheduler_job, whole_number
 from benchmark.records.track import MARK as MARK_OF_TRACKERS
-from benchmark.run.failure import reason_of, write_failure
+from benchmark.run.failure import blames_device, reason_of, write_failure
 from benchmark.spec import RunSpec
 
 DONE, INTERRUPTED, HELD, FAILED, LOST = "done", "interrupted", "held", "failed", "lost"
 EXIT_CODES = {0: DONE, 3: INTERRUPTED, 4: HELD, 5: FAILED, 6: LOST}
+CRASHED = "killed by SIG(SEGV|ABRT|BUS|FPE|ILL)"
+FAILED_PATIENCE = 20.0  # seconds: while a GPU is asked after a failure, nobody watches over the other runs
 MARK = "=== run"  # begins the lines that divide a task's log into its runs
 
 
@@ -76,6 +79,7 @@ class Pack:
     max_requeues: int = 20
     gpu: bool = False
     gpu_memory_mb: int = 0  # what must be free on it
+    capability: tuple[int, int] = (0, 0)  # what it must at least be able to compute
     share: int = 1  # runs at once
     keep_model: str = "none"
     track: tuple[str, ...] = ()  # trackers of each run
@@ -102,9 +106,18 @@ class Pack:
             self._back_to_the_queue()
         return outcome
 
-    def _complaint(self, need_mb: int = 0) -> str:
+    def _complaint(self, need_mb: int = 0, patience: float = device.PATIENCE) -> str:
         """Why the node's GPU cannot do the work; "" for a task without one."""
-        return device.complaint(device.survey(), need_mb) if self.gpu else ""
+        return device.complaint(device.survey(patience), need_mb, self.capability) if self.gpu else ""
+
+    def _blames_device(self, entry: Entry) -> bool:
+        """Whether a failed run speaks of its GPU, or crashed without a word. Its memory may be full of the runs beside
+        it: that is no fault of the node."""
+        found = read_object(Path(self.results) / entry.directory / "failure.json")
+        reason = str(found.get("reason", ""))
+        if "out of memory" in reason.lower():
+            return False
+        return blames_device(f"{reason} {found.get('traceback', '')}") or re.match(CRASHED, reason) is not None
 
     def _round(self, outcome: dict[str, str], stop: Stop) -> str:
         """Every run that wants it once, `share` at a time, each in a child that is watched from here.
@@ -126,8 +139,8 @@ class Pack:
                 entry = entries[child.run_id]
                 outcome[entry.run_id] = end = self._end(entry, child, before[entry.run_id])
                 _say(f"{MARK} {entry.run_id} {end} at {_clock()} after {time.monotonic() - child.started:.2f} s")
-                if end == FAILED:
-                    fault = fault or self._complaint()
+                if end == FAILED and self._blames_device(entry):
+                    fault = fault or self._complaint(patience=FAILED_PATIENCE)
                 stop.asked = stop.asked or end == LOST or bool(fault)
             for child in at_work if stop() else []:
                 child.tell(_signal())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.plan.flops import Count, Counts, counted, work
-from benchmark.plan.rates import Rate, of_gpu, profiled
+from benchmark.plan.rates import Rate, is_gpu, of_gpu, profiled
 from benchmark.records import Sent
 from benchmark.spec import Resolved, RunSpec, Tier, resolve
 
@@ -24,17 +24,17 @@ ROW = ("suite", "tier", "method", "preset", "standard")
 
 
 def estimate(
-    specs: Sequence[RunSpec], frame: pd.DataFrame, *, gpu: str = "", count: Count | None = None
+    specs: Sequence[RunSpec], frame: pd.DataFrame, *, gpu: str = "", kind: str = "", count: Count | None = None
 ) -> list[tuple[float, str]]:
     """(seconds, where they come from) of each spec, evaluations included.
 
     What a run computes × a rate: that of finished runs of its row, else of other rows of its suite and tier, else what
     `profile` measured of its network, else (tier paper, or `gpu`) that of a GPU in the table. Where it was never counted
     what it computes (with `count` it is counted now): seconds an update of finished runs, else the suite's figure. With
-    `gpu`, records of other devices say nothing.
+    `gpu`, records of other devices say nothing; with `kind` ("cpu" or "cuda"), those of the other kind.
     """
     kept = _Counts(count)
-    seen = _Seen(frame, gpu, kept)
+    seen = _Seen(_of_device(frame[frame.status == "done"], gpu, kind), kept)
     return [_estimate(resolve(spec), seen, gpu, kept) for spec in specs]
 
 
@@ -73,13 +73,19 @@ class _Counts:
         return self._found[key]
 
 
+def _of_device(done: pd.DataFrame, gpu: str, kind: str) -> pd.DataFrame:
+    """The runs that were made on such a device."""
+    if kind:
+        done = done[done.device.fillna("").str.startswith(kind)]
+    if gpu:
+        done = done[done.hardware.fillna("").map(lambda name: is_gpu(gpu, name)).astype(bool)]
+    return done
+
+
 class _Seen:
     """What finished runs say: seconds an update of each row, and FLOP/s of each row that was counted."""
 
-    def __init__(self, frame: pd.DataFrame, gpu: str, kept: _Counts) -> None:
-        done = frame[frame.status == "done"]
-        if gpu:
-            done = done[done.hardware.fillna("").str.lower().str.contains(gpu, regex=False)]
+    def __init__(self, done: pd.DataFrame, kept: _Counts) -> None:
         self.per_update: dict[tuple[str, ...], float] = {}
         self._rates: dict[tuple[str, ...], list[float]] = {}
         for row, runs in done.groupby([done[name].fillna("") for name in ROW]):

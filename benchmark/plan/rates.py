@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -37,6 +38,12 @@ def _devices() -> dict[str, Any]:
 def gpu_names() -> list[str]:
     """What --gpu takes."""
     return list(_devices()["gpus"])
+
+
+def is_gpu(name: str, hardware: str) -> bool:
+    """Whether a record's hardware is the GPU that --gpu calls `name`; only the full name is one of an unknown GPU."""
+    known = _devices()["gpus"].get(name, {"is": re.escape(name)})
+    return re.search(known["is"], hardware, re.IGNORECASE) is not None
 
 
 def of_gpu(name: str, precision: str) -> Rate:

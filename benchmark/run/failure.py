@@ -17,7 +17,9 @@ from benchmark.records.lease import whole_number
 from methods.errors import MethodError
 
 _DEVICE = re.compile(
-    r"CUDA error|CUDA out of memory|CUDA driver|cuDNN error|CUBLAS_STATUS|CUSOLVER_STATUS", re.IGNORECASE
+    r"CUDA error|CUDA unknown error|CUDA out of memory|CUDA driver|No CUDA GPUs|cudaGetDeviceCount|Triton Error \[CUDA\]"
+    r"|cuDNN error|cuFFT error|CUBLAS_STATUS|CUSOLVER_STATUS",
+    re.IGNORECASE,
 )
 
 
@@ -37,10 +39,15 @@ def is_device_error(error: BaseException | None) -> bool:
     torch wraps such errors (`load_state_dict` collects them as text): the words decide, along the chain of causes.
     """
     while error is not None:
-        if type(error).__name__ in ("AcceleratorError", "OutOfMemoryError") or _DEVICE.search(str(error)):
+        if type(error).__name__ in ("AcceleratorError", "OutOfMemoryError") or blames_device(str(error)):
             return True
         error = error.__cause__
     return False
+
+
+def blames_device(words: str) -> bool:
+    """Whether the words of a failure speak of the GPU."""
+    return _DEVICE.search(words) is not None
 
 
 @contextlib.contextmanager

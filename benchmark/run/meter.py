@@ -78,6 +78,8 @@ class Meter:
         except NotFinite as first:
             first.__cause__ = error
             return first
+        except RuntimeError:  # the device answers no more: what it said first counts
+            return error
         return error
 
     def read(self) -> tuple[dict[str, float], dict[str, float]]:

@@ -21,15 +21,14 @@ import torch
 from torch.optim import optimizer as optimisers
 
 from benchmark import data
+from benchmark.data.batches import supply
 from benchmark.files import replacing
 from benchmark.records.lease import Lease
 from benchmark.run import provenance
 from benchmark.run.count import Counter
 from benchmark.run.loop import Run
 from benchmark.run.networks import Extractor
-from benchmark.run.speed import arithmetic
-from benchmark.run.start import quiet_torch
-from benchmark.run.usage import peak_memory_mb
+from benchmark.run.speed import arithmetic, quiet_torch
 from benchmark.spec import RunSpec, resolve
 from methods import is_built_in
 from methods.contract import Views
@@ -53,7 +52,7 @@ class Profile:
     peak_gflops_per_s: float  # matrix multiplication measured here, same threads, same precision
     share_of_peak: float
     run_gflops_per_s: float  # of a whole run, evaluations included: what `plan` reckons with
-    memory_mb: float
+    memory_mb: float  # peak: of tensors on a GPU, else of the process
     steps: int
 
     @property
@@ -119,22 +118,21 @@ def timed(run: Run, clock: Clock) -> Iterator[None]:
             handles.append(module.register_forward_hook(lambda *_: clock.leave()))
     handles.append(optimisers.register_optimizer_step_pre_hook(lambda *_: clock.enter("optimiser")))
     handles.append(optimisers.register_optimizer_step_post_hook(lambda *_: clock.leave()))
-    backward, stream = torch.Tensor.backward, type(run.target)
-    images = stream.images
+    backward, batch = torch.Tensor.backward, run.batch
 
     def timed_backward(self: Any, *args: Any, **kwargs: Any) -> Any:
         with clock.part("backward"):
             return backward(self, *args, **kwargs)
 
-    def timed_images(self: Any, t: int) -> Any:
-        with clock.part("data"):
-            return images(self, t)
+    def timed_batch(t: int) -> Any:
+        with clock.part("data"):  # what the step waits for: on a GPU most of the reading is done by then
+            return batch(t)
 
-    torch.Tensor.backward, stream.images = timed_backward, timed_images  # type: ignore[method-assign]
+    torch.Tensor.backward, run.batch = timed_backward, timed_batch  # type: ignore[method-assign]
     try:
         yield
     finally:
-        torch.Tensor.backward, stream.images = backward, images  # type: ignore[method-assign]
+        torch.Tensor.backward, run.batch = backward, batch  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
 
@@ -162,21 +160,24 @@ def profile(
             passes = [s.full_pass(run.handed_out) for s in run.sources]
             run.method.enter(stage.name, Views(passes, run.target.full_pass(run.handed_out)))
             _steps(run, 3 if stage is not run.stages[-1] else 0)
-        _steps(run, 3)
-        with Counter(run.device) as counter:
-            _steps(run, 1)
-        one = counter.restart()
-        clocks = []
-        for i in range(steps):
-            clocks.append(Clock(run.device))
-            with timed(run, clocks[-1]), clocks[-1].part("method"):
+        with supply(run.batch, run.device, run.total) as run.batch:
+            _steps(run, 3)
+            with Counter(run.device) as counter:
                 _steps(run, 1)
-            watch(i + 1, steps)
-        rows = [clock.spent() for clock in clocks]
-        began = time.perf_counter()
-        with Counter(run.device) as counter:  # reads its scores: when it returns, the device has caught up
+            one = counter.restart()
+            clocks = []
+            for i in range(steps):
+                clocks.append(Clock(run.device))
+                with timed(run, clocks[-1]), clocks[-1].part("method"):
+                    _steps(run, 1)
+                watch(i + 1, steps)
+            rows = [clock.spent() for clock in clocks]
+        with Counter(run.device) as counter:
             run.evaluator.row(run.method)
+        began = time.perf_counter()
+        run.evaluator.row(run.method)  # reads its scores: when it returns, the device has caught up
         evaluation = (time.perf_counter() - began) * 1e3
+        memory = run.usage.read()
         peak = matmul_peak(run.device, precision)
         hardware = provenance.hardware(device)
     parts = {p: statistics.median(r.get(p, 0.0) for r in rows) * 1e3 for p in PARTS}
@@ -197,7 +198,7 @@ def profile(
         peak_gflops_per_s=peak,
         share_of_peak=one.flops / 1e9 / (step / 1e3) / peak,
         run_gflops_per_s=computed / (training + scoring) / 1e6,
-        memory_mb=peak_memory_mb(),
+        memory_mb=memory.get("peak_device_memory_mb", memory["peak_memory_mb"]),
         steps=steps,
     )
 

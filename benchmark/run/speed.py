@@ -19,6 +19,8 @@ from benchmark.errors import UserError
 _TRIM, _MMAP = -1, -3
 
 
+AMPERE = (8, 0)  # the first compute capability with TF32 and bfloat16
+
 _KEPT_MB = {"conv3fc2": 128}  # its largest block is the gradient of the first linear layer, 100 MB
 
 
@@ -82,7 +84,7 @@ def needs_precision(precision: str, device: str) -> None:
             "run.precision=tf32 is arithmetic of NVIDIA's GPUs since Ampere, and the runs are to be on the CPU. Type "
             "--device cuda where there is one, or leave the setting out."
         )
-    if place.type == "cuda" and torch.cuda.get_device_capability(place) < (8, 0):
+    if place.type == "cuda" and torch.cuda.get_device_capability(place) < AMPERE:
         raise UserError(
             f"run.precision={precision} needs a GPU of compute capability 8.0 (Ampere) or later, and "
             f"{torch.cuda.get_device_name(place)} has less. Leave the setting out."

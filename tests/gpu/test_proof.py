@@ -26,6 +26,7 @@ SLACK = 1.02  # another version of torch may divide an operator otherwise
 CARD_GB = 24.0  # what the cluster profiles ask for
 RESERVE_GB = 4.0  # CUDA's context, cuDNN's workspaces, what the allocator keeps between blocks: only a GPU can show it
 DECOMPOSITIONS = {"_linalg_svd", "_linalg_eigh", "linalg_qr"}  # of the A-step and the nuclear norm
+SMALL = {"active", "tnn"}  # presets with a decomposition on few classes too: of A as it lives, of a norm with a gradient
 EVALUATED = {"source-only", "mdda", "tsvdnet"}  # one network, several, and one with σ and prototypes
 
 # "The following normally-nondeterministic operations will throw a RuntimeError": the documentation of
@@ -52,7 +53,7 @@ def test_a_gpu_can_run_it_without_waiting(suite: str, name: str, preset: str, tm
     waits = [w for _, w in found.waits if w.operator not in DECOMPOSITIONS]
     assert waits == []
     decomposed = [w for _, w in found.waits if w.operator in DECOMPOSITIONS]
-    assert len(decomposed) <= (1 if name == "tsvdnet" else 0), decomposed
+    assert len(decomposed) <= (1 if name == "tsvdnet" and (suite == "domainnet" or preset in SMALL) else 0), decomposed
 
     bad = {o for o in found.operators if {o, o.partition(".")[0]} & WITHOUT_DETERMINISTIC_FORM}
     assert bad == set()

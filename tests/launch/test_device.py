@@ -17,7 +17,7 @@ from benchmark.errors import UserError
 from benchmark.launch import device, doctor
 from benchmark.launch.device import PRETEND, Gpu, complaint, covers, spelled, survey
 from benchmark.launch.local import SHARED, default_workers, launch
-from benchmark.spec import load_suite
+from benchmark.spec import RunSpec
 from tests.tiny import ARGUMENTS, tiny
 
 WHEEL = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
@@ -54,23 +54,36 @@ def test_every_gpu_is_looked_at_and_the_bad_ones_say_why(monkeypatch):
     assert "unspecified launch failure" in complaint([dead])
     assert "300 MB of its 24000 MB are free, 1024 MB are needed" in complaint([busy], 1024)
     assert complaint([busy], 100) == ""
+    assert complaint([good], capability=(8, 0)) == ""
     assert "CUDA_VISIBLE_DEVICES=" in complaint([])
 
 
 def test_a_word_for_a_node_is_for_that_node(monkeypatch):
     monkeypatch.setenv(PRETEND, "n1=old n2=8000")
     monkeypatch.setenv("SLURMD_NODENAME", "n2")
-    assert survey() == [Gpu(0, "GPU 0 (pretended)", 8000, 24000)]
+    assert survey() == [Gpu(0, "GPU 0 (pretended)", 8000, 24000, capability=(8, 0))]
     monkeypatch.setenv("SLURMD_NODENAME", "n3")
     assert survey() == []
 
 
 def test_a_driver_that_hangs_or_crashes_is_a_fault_and_holds_nobody(monkeypatch):
     monkeypatch.setenv(PRETEND, "8000")
-    monkeypatch.setattr(device, "_look", lambda: time.sleep(600))
+    monkeypatch.setattr(device, "_look", lambda only: time.sleep(600))
     assert "did not answer within" in complaint(survey(patience=0.5))
-    monkeypatch.setattr(device, "_look", lambda: os._exit(139))
+    monkeypatch.setattr(device, "_look", lambda only: os._exit(139))
     assert "crashed" in complaint(survey())
+
+
+def test_a_gpu_without_the_precision_of_the_runs_is_refused_before_they_begin(monkeypatch, tmp_path):
+    monkeypatch.setenv(PRETEND, "8000 turing")
+    assert "its compute capability is 7.5, the precision of the runs needs 8.0" in complaint(
+        survey(), capability=(8, 0)
+    )
+    assert complaint(survey()) == "", "single precision is nothing new"
+    half = [tiny(overrides={"run.precision": "bf16"})]
+    with pytest.raises(UserError, match=r"run.precision=bf16 is not for every GPU here. GPU 1 \(pretended\)"):
+        launch(half, results=tmp_path, workers=2, device="cuda:0,1")
+    assert launch(half, results=tmp_path, workers=2, device="cuda:0").done == [half[0].run_id]
 
 
 def test_doctor_asks_the_same(monkeypatch):
@@ -111,16 +124,26 @@ def test_without_a_gpu_auto_is_the_cpu_and_runs_per_gpu_make_no_sense(monkeypatc
 
 def test_the_number_of_runs_follows_from_cores_gpus_their_memory_and_the_network(monkeypatch):
     monkeypatch.setattr("benchmark.launch.local.cores", lambda: 16)
-    digits, domainnet = load_suite("digits").tier("paper"), load_suite("domainnet").tier("paper")
     large = [Gpu(i, free_mb=80_000, total_mb=80_000) for i in range(2)]
     small = [Gpu(0, free_mb=16_000, total_mb=16_000)]
-    assert default_workers(digits, 4, [], 0, 5) == 4
-    assert default_workers(digits, 32, [], 0, 5) == 1
-    assert default_workers(digits, 1, large, 0, 5) == 2 * SHARED
-    assert default_workers(domainnet, 1, large, 0, 6) == 2 * 3, "three of 19 GB fit into 80"
-    assert default_workers(domainnet, 1, small, 0, 6) == 1
-    assert default_workers(domainnet, 1, small, 3, 6) == 3, "who says how many knows better"
-    assert default_workers(digits, 16, large, 0, 5) == 2, "no GPU is left idle for want of cores"
+
+    def runs(suite: str, target: str, threads: int = 1, **changed: object) -> list[RunSpec]:
+        return [
+            RunSpec(suite, "paper", "source-only", target=target, threads=threads, overrides=tuple(changed.items()))
+        ]
+
+    digits, domainnet = runs("digits", "mm"), runs("domainnet", "clp")
+    assert default_workers(runs("digits", "mm", 4), []) == 4
+    assert default_workers(runs("digits", "mm", 32), []) == 1
+    assert default_workers(digits, large) == 2 * SHARED
+    assert default_workers(digits, small) == 2, "two of the largest, 6.2 GB"
+    assert default_workers(runs("digits", "mm", **{"run.network.name": "resnet101"}), large) == 2 * SHARED
+    assert default_workers(runs("digits", "mm", **{"run.batch": 512}), small) == 1, "what the runs are, not their suite"
+    assert default_workers(domainnet, large) == 2 * 3, "three of 19 GB fit into 80"
+    assert default_workers([*digits, *domainnet], large) == 2 * 3, "the largest decides"
+    assert default_workers(domainnet, small) == 1
+    assert default_workers(domainnet, small, 3) == 3, "who says how many knows better"
+    assert default_workers(runs("digits", "mm", 16), large) == 2, "no GPU is left idle for want of cores"
 
 
 def test_a_worker_sees_its_own_gpu_only_also_below_a_launcher_that_sees_a_few(monkeypatch):

@@ -11,6 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from benchmark.errors import UserError
+from benchmark.launch import device, environment
 from benchmark.launch.environment import conditions, findings
 from benchmark.run import provenance
 from tests.synthetic import write_run
@@ -84,6 +85,21 @@ def test_a_study_is_held_against_this_machine(tmp_path: Path):
     differing = [f for f in findings(tmp_path) if not f["ok"]]
     assert {f["what"] for f in differing} == {c.what for c in found.values() if not c.same}
     assert all(f["next"] for f in differing)
+
+
+def test_runs_on_a_gpu_are_held_against_the_gpus_here_and_their_driver(tmp_path: Path, monkeypatch):
+    write_run(tmp_path, method="source-only", target="mm", seed=0)
+    on_gpu = {"device": "cuda", "hardware": "NVIDIA L40S", "starts": [{"driver": "1.0"}, {"driver": "570.1"}]}
+    monkeypatch.setattr(environment, "_provenance", lambda directory: on_gpu)
+    monkeypatch.setenv(device.PRETEND, "8000 8000 dead")
+    found = {c.what: c for c in conditions(tmp_path)}
+    assert "processor" not in found
+    assert (found["GPU"].study, found["GPU"].here) == (("NVIDIA L40S",), "pretended")
+    assert (found["driver"].study, found["driver"].here) == (("570.1",), "none")
+    monkeypatch.setattr(
+        device, "survey", lambda: [device.Gpu(0, "GPU 0 (NVIDIA L40S)"), device.Gpu(1, "GPU 1 (NVIDIA L40S)")]
+    )
+    assert {c.what: c for c in conditions(tmp_path)}["GPU"].same
 
 
 def test_an_empty_folder_has_no_environment(tmp_path: Path):

@@ -15,7 +15,7 @@ import submitit
 from PIL import Image
 
 from benchmark.errors import UserError
-from benchmark.launch import decode, queue, submissions
+from benchmark.launch import decode, queue, slurm, submissions
 from benchmark.launch.cluster import Profile, load_profile
 from benchmark.launch.logs import section
 from benchmark.launch.slurm import ask_minutes, at_once, cut, sbatch_options, submit
@@ -296,6 +296,14 @@ def test_a_sweep_on_gpus_waits_for_a_cpu_job_that_decodes_and_a_decoded_one_does
     assert "dependency" not in first["additional_parameters"]
     assert tasks["gpus_per_node"] == "a100:1"
     assert tasks["additional_parameters"]["dependency"] == "afterany:1_0"
+    (there,) = submissions.submissions(tmp_path / "a")
+    monkeypatch.setattr(queue, "queue", lambda: dict.fromkeys(["1_0", *there.jobs]))
+    assert slurm.decoding(tmp_path / "a", there.jobs.keys()) == {"1_0"}, (
+        "who cancels the tasks cancels what they wait for"
+    )
+    assert slurm.decoding(tmp_path / "a", set()) == set()
+    monkeypatch.setattr(queue, "queue", lambda: {})
+    assert slurm.decoding(tmp_path / "a", there.jobs.keys()) == set()
     decoding()  # as the node does
     sent_jobs.clear()
     submit(plan.specs, results=tmp_path / "b", data_root=pictures, profile=profile)

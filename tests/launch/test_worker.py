@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from benchmark import records
-from benchmark.files import read_json
+from benchmark.files import read_json, write_json
 from benchmark.launch import children, worker
 from benchmark.launch.device import Gpu
 from benchmark.launch.submissions import left_nodes
@@ -176,14 +176,29 @@ def test_a_gpu_that_dies_under_a_run_takes_no_other_run_with_it(
     good, dead = Gpu(0, "GPU 0", 8000, 8000), Gpu(0, "GPU 0", fault="CUDA error: unspecified launch failure")
     monkeypatch.setenv("BENCHMARK_PRETEND_GPUS", "8000")
     answers = [[good], [dead]]
-    monkeypatch.setattr(worker.device, "survey", lambda: answers.pop(0))
-    bad, others = entry("Raises"), [entry("Trivial", seed) for seed in range(3)]
+    monkeypatch.setattr(worker.device, "survey", lambda patience: answers.pop(0))
+    bad, others = entry("LosesItsGpu"), [entry("Trivial", seed) for seed in range(3)]
     with pytest.raises(Left):
         pack(node, bad, *others, gpu=True)()
     assert leaving == [worker.INTERRUPTED]
     assert failure(node, bad)["attempts"] == 1
     assert not any((node / each.directory).exists() for each in others), "they begin elsewhere"
     assert capfd.readouterr().out.count("starts at") == 1
+
+
+def test_a_failure_that_does_not_speak_of_the_gpu_asks_nothing_of_it(node: Path, monkeypatch: pytest.MonkeyPatch):
+    """Asking takes a moment in which nobody watches over the other runs."""
+    asked: list[float] = []
+    good = Gpu(0, "GPU 0", 8000, 8000)
+    monkeypatch.setattr(worker.device, "survey", lambda patience: asked.append(patience) or [good])
+    monkeypatch.setenv("BENCHMARK_PRETEND_GPUS", "8000")
+    bad, other = entry("Raises"), entry("Trivial")
+    assert pack(node, bad, other, gpu=True)() == {bad.run_id: FAILED, other.run_id: DONE}
+    assert asked == [worker.device.PATIENCE]
+    write_json(node / bad.directory / "failure.json", {"reason": "RuntimeError: CUDA out of memory. Tried to"})
+    assert not pack(node, bad)._blames_device(bad), "the runs beside it may have filled it"
+    write_json(node / bad.directory / "failure.json", {"reason": "killed by SIGSEGV on node n1"})
+    assert pack(node, bad)._blames_device(bad)
 
 
 def test_on_a_good_gpu_the_task_goes_on(node: Path, monkeypatch: pytest.MonkeyPatch):

@@ -117,6 +117,29 @@ def test_plan_says_hours_on_a_gpu_with_their_basis(tmp_path: Path, capsys: pytes
     assert hours["a100", 2] < hours["a100", 0] / 4
 
 
+@pytest.mark.parametrize(
+    ("gpu", "its", "not_its"),
+    [
+        ("rtx3090", "NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090 Ti"),
+        ("rtx4090", "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090 D"),
+        ("a40", "NVIDIA A40", "NVIDIA RTX A4000"),
+        ("a100-40", "NVIDIA A100-PCIE-40GB", "NVIDIA A100 80GB PCIe"),
+        ("a100", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB"),
+        ("v100", "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-80GB"),
+        ("l40s", "NVIDIA L40S", "NVIDIA L40"),
+        ("h100", "NVIDIA H100 80GB HBM3", "NVIDIA H200"),
+        ("h200", "NVIDIA H200", "NVIDIA H100 80GB HBM3"),
+    ],
+)
+def test_a_gpu_is_known_by_the_name_that_its_driver_gives(gpu: str, its: str, not_its: str) -> None:
+    assert rates.is_gpu(gpu, its)
+    assert not rates.is_gpu(gpu, not_its)
+
+
+def test_every_gpu_of_the_table_is_known_by_a_name() -> None:
+    assert rates.gpu_names() == ["v100", "rtx3090", "rtx4090", "a40", "a100-40", "a100", "l40s", "h100", "h200"]
+
+
 def test_records_of_other_devices_say_nothing_of_a_gpu_and_its_own_records_do() -> None:
     spec = RunSpec("digits", "mini", "dann", target="mm", data="x")
     frame = pd.concat([EMPTY, pd.DataFrame([_run(spec, 30.0, device="cpu", hardware="a processor")])])
@@ -124,6 +147,8 @@ def test_records_of_other_devices_say_nothing_of_a_gpu_and_its_own_records_do() 
     assert "assumed for A100" in planning.estimate([spec], frame, gpu="a100")[0][1]
     frame = pd.concat([EMPTY, pd.DataFrame([_run(spec, 3.0, device="cuda", hardware="NVIDIA A100-SXM4-80GB")])])
     assert planning.estimate([spec], frame, gpu="a100")[0] == (pytest.approx(3.0), "measured")
+    assert "assumed for A100 40 GB" in planning.estimate([spec], frame, gpu="a100-40")[0][1]
+    assert "assumed" in planning.estimate([spec], frame, kind="cpu")[0][1]
     other = RunSpec("digits", "mini", "m3sda", target="mm", data="x")
     seconds, basis = planning.estimate([other], frame, gpu="a100")[0]
     assert basis == "counted FLOPs at the rate of the rows measured here"

@@ -10,10 +10,11 @@ import torch
 
 from benchmark.errors import Interrupted, RunFailed
 from benchmark.files import read_json
-from benchmark.launch.local import launch
+from benchmark.launch.device import PRETEND
+from benchmark.launch.local import Event, launch
 from benchmark.run import checkpoint
 from benchmark.run.failure import is_device_error
-from tests.safety.small import Small, bits
+from tests.safety.small import Small, bits, fork, wait
 
 
 def stopped(small: Small, results: Path, method: str = "tsvdnet") -> Path:
@@ -96,3 +97,75 @@ def test_a_worker_whose_context_died_leaves_and_the_next_run_has_another_process
     pids = dict(line.split() for line in (tmp_path / "pids").read_text().splitlines())
     assert pids["0"] == pids["1"] != pids["2"] == pids["3"]
     assert not os.path.exists(f"/proc/{pids['1']}")
+
+
+DYING = """
+import os
+from methods.source_only import SourceOnly
+class Dying(SourceOnly):
+    def update(self, sources, target, progress):
+        if os.environ["CUDA_VISIBLE_DEVICES"] in {dead!r}:
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return super().update(sources, target, progress)
+"""
+
+
+def test_the_runs_of_a_gpu_that_dies_end_on_another(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PRETEND, "8000 dead")  # as it is when it is asked again
+    (tmp_path / "dying.py").write_text(DYING.format(dead=["1"]))
+    specs = [small.bound(small.spec(f"{tmp_path}/dying.py:Dying", seed=s, standard="multi-source")) for s in range(4)]
+    told: list[Event] = []
+    runs = tmp_path / "runs"
+    outcome = launch(specs, results=runs, data_root=small.data, workers=3, device="cuda:0,1", watch=told.append)
+    assert sorted(outcome.done) == sorted(spec.run_id for spec in specs)
+    assert outcome.failed == {}
+    assert [event.worker for event in told if event.kind == "again"] == [1], "the bad GPU got one run, once"
+
+
+def test_when_no_gpu_is_left_the_runs_that_wait_end_with_the_reason(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PRETEND, "dead dead")
+    (tmp_path / "dying.py").write_text(DYING.format(dead=["0", "1"]))
+    specs = [small.bound(small.spec(f"{tmp_path}/dying.py:Dying", seed=s, standard="multi-source")) for s in range(5)]
+    outcome = launch(specs, results=tmp_path / "runs", data_root=small.data, workers=2, device="cuda:0,1")
+    assert not outcome.done
+    assert outcome.failed.keys() == {spec.run_id for spec in specs}
+    begun = [reason for reason in outcome.failed.values() if reason.startswith("RuntimeError: CUDA error")]
+    assert len(begun) == 1
+    assert sum("not begun: no GPU is left" in reason for reason in outcome.failed.values()) == 4
+
+
+def test_a_device_that_answers_no_more_leaves_the_reason_on_disk(small: Small, tmp_path: Path) -> None:
+    """After an illegal access every read fails, also that of the losses so far."""
+    (tmp_path / "gone.py").write_text(
+        "import torch\n"
+        "from methods.source_only import SourceOnly\n"
+        "class Gone(SourceOnly):\n"
+        "    def update(self, sources, target, progress):\n"
+        "        if progress > 0.2:\n"
+        "            def gone(*_, **__): raise RuntimeError('CUDA error: unspecified launch failure, again')\n"
+        "            torch.Tensor.tolist = gone\n"
+        "            raise RuntimeError('CUDA error: an illegal memory access was encountered')\n"
+        "        return super().update(sources, target, progress)\n"
+    )
+    spec = small.spec(f"{tmp_path}/gone.py:Gone", standard="multi-source")
+    code = wait(fork(lambda: small.execute(spec, tmp_path / "runs"), {}))
+    assert code != 0
+    assert (
+        "illegal memory access"
+        in (read_json(small.directory(spec, tmp_path / "runs") / "failure.json") or {})["reason"]
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cuFFT error: CUFFT_EXEC_FAILED", "No CUDA GPUs are available", "CUDA unknown error - this may be due to …",
+        "Triton Error [CUDA]: device kernel image is invalid", "Unexpected error from cudaGetDeviceCount()",
+    ],
+)  # fmt: skip
+def test_the_ways_in_which_a_gpu_is_to_blame(words: str) -> None:
+    assert is_device_error(RuntimeError(words))

@@ -57,6 +57,15 @@ class Raises(Paced):
         return super().update(sources, target, progress)
 
 
+class LosesItsGpu(Paced):
+    """Says what torch says when a GPU dies under it."""
+
+    name = "loses-its-gpu"
+
+    def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+
 class Hungry(Paced):
     """Takes 75 MB more at each update and keeps it, unless the world has been mended.
 

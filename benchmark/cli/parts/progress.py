@@ -52,14 +52,16 @@ class Watch:
             update, seconds = event.beat["update"], event.beat["seconds"]
             self.left[run_id] = seconds / max(update, 1) * (total - update)
             self.spent[run_id] = (seconds, self.expected[run_id] * update / total)
-        elif event.kind != "start":
+        elif event.kind not in ("start", "again"):
             self.left.pop(run_id, None)
             self.ended += 1
             self.failed += event.kind == "failed"
         if self.live:
             self._draw(event)
         elif self.show and event.kind not in ("start", "beat"):
-            word = event.kind if event.kind != "failed" else f"failed: {event.reason}"
+            word = {"failed": f"failed: {event.reason}", "again": f"back in the queue: {event.reason}"}.get(
+                event.kind, event.kind
+            )
             err.print(
                 f"[{self.ended}/{self.total}] {title(event.spec)}: {word}; {self._left()} left",
                 markup=False,

@@ -14,15 +14,15 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmark.files import write_text
+
 GRACE = 30.0  # seconds that a tracker may take after its run has ended, or was killed
 
 
 def take(folder: Path, run_id: str) -> str:
     """The turn of this start of a run: from now on every other one is over."""
     turn = uuid.uuid4().hex
-    folder.mkdir(parents=True, exist_ok=True)
-    with _lock_file(folder, run_id).open("w") as file:  # in place: a new file would be another lock
-        file.write(turn)
+    write_text(folder / f".{run_id}.turn", turn, durable=False)
     return turn
 
 
@@ -31,7 +31,7 @@ def alone(folder: Path, run_id: str, turn: str | None = None) -> Iterator[bool]:
     """Wait until nobody else writes the run; gives whether the turn is still its own (without a turn: always)."""
     folder.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + GRACE + 5
-    with _lock_file(folder, run_id).open("a+") as lock:
+    with (folder / f".{run_id}.lock").open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,9 +40,4 @@ def alone(folder: Path, run_id: str, turn: str | None = None) -> Iterator[bool]:
                 if time.monotonic() > deadline:
                     raise TimeoutError("another process is still writing this run") from None
                 time.sleep(0.1)
-        lock.seek(0)
-        yield turn is None or lock.read() == turn
-
-
-def _lock_file(folder: Path, run_id: str) -> Path:
-    return folder / f".{run_id}.lock"
+        yield turn is None or (folder / f".{run_id}.turn").read_text() == turn
