@@ -282,6 +282,7 @@ class Run:
         with self.stoppable():
             artifacts = self.evaluator.artifacts(self.method)
             self.lease.check()
+            self.trackers.make_room()
             models = self.keeping.finish(self.method, self.curve, self.warnings)
         self.lease.check()
         records.write_curve(self.directory, self.curve)

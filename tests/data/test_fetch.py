@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import io
 import json
-import multiprocessing
 import os
 import resource
-import subprocess
 import sys
 import threading
 import time
@@ -25,6 +22,7 @@ from benchmark.data.get.fetch import fetch, fetch_all
 from benchmark.data.get.sources import FILE, Source, downloads, manual, sources
 from benchmark.errors import UserError
 from tests import needs
+from tests.disk import FORK, may_mount, small_disk
 
 CONTENT = os.urandom(300_000)
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -267,8 +265,6 @@ def test_a_read_only_data_folder_is_left_alone(tmp_path, source):
 
 # -- a full disk ------------------------------------------------------------------------------------------------------
 
-FORK = multiprocessing.get_context("fork")
-
 
 def in_a_process(source: Source, root: Path, before: Callable[[], None]) -> tuple[int, list[str]]:
     """`fetch_all` of the file under two names, in a process that first does `before` to itself: (fetched, sentences)."""
@@ -301,25 +297,10 @@ def test_a_full_disk_ends_with_one_sentence_and_is_taken_up_again(tmp_path, sour
     assert Mirror.requests[0][1].startswith("bytes=")
 
 
-def small_disk(at: Path) -> None:
-    """A disk of 200 kB in the place of `at`, for this process only."""
-    if ctypes.CDLL(None).unshare(0x00020000):  # CLONE_NEWNS: mounts of our own
-        raise PermissionError
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "none", str(at)], check=True)
-
-
-def may_mount(at: Path) -> bool:
-    process = FORK.Process(target=small_disk, args=(at,))
-    process.start()
-    process.join(30)
-    return process.exitcode == 0
-
-
 def test_a_really_full_disk(tmp_path, source):
     if sys.platform != "linux" or not may_mount(tmp_path):
         needs.skip("disk")
-    got, failed = in_a_process(source("good", "good"), tmp_path, lambda: small_disk(tmp_path))
+    got, failed = in_a_process(source("good", "good"), tmp_path, lambda: small_disk(tmp_path, "200k"))
     assert got == 0
     assert len(failed) == 1
     assert failed[0].startswith("The disk is full:")

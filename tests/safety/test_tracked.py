@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +15,12 @@ from typing import Any
 import pytest
 
 from benchmark import records
-from benchmark.errors import Interrupted, RunFailed
+from benchmark.errors import Interrupted, RunFailed, UserError
 from benchmark.launch.local import launch
-from benchmark.records import Record
+from benchmark.records import Record, track
 from benchmark.records.track import channel, guard
+from tests import needs
+from tests.disk import may_mount, small_disk
 from tests.safety.small import Small, bits, fork, wait
 
 WATCHERS = Path(__file__).parent / "watchers.py"
@@ -67,6 +72,56 @@ def test_a_tracker_that_fails_costs_the_run_a_warning_and_nothing_else(
     assert told(record) == told(unwatched)
     (warning,) = record["warnings"]
     assert warning.startswith(f"tracker {name}: {FAULTS[name]}")
+
+
+def test_a_tracker_that_fills_the_disk_of_the_records_costs_the_run_a_warning(
+    small: Small, unwatched: Record, tmp_path: Path
+) -> None:
+    """A real disk of 64 MB, filled to the last byte before the run ends; nothing but the record must be written then."""
+    full, copy = tmp_path / "disk", tmp_path / "record.json"
+    full.mkdir()
+
+    def filled() -> bool:  # asked at every update
+        deadline = time.monotonic() + 120
+        while shutil.disk_usage(full).free and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return False
+
+    def on_a_small_disk() -> None:
+        small_disk(full, "64m")
+        spec = small.spec("tsvdnet")
+        small.execute(spec, full, track=[own("FillsTheDiskAndTakesNoNotice")], should_stop=filled)
+        copy.write_bytes((small.directory(spec, full) / "record.json").read_bytes())
+
+    if sys.platform != "linux" or not may_mount(full):
+        needs.skip("disk")
+    assert wait(fork(on_a_small_disk, {})) == 0
+    record = json.loads(copy.read_text())
+    assert record["weights"] == unwatched["weights"]
+    assert record["accuracy"] == unwatched["accuracy"]
+    assert (
+        "tracker FillsTheDiskAndTakesNoNotice: the disk is full, and the run's own files come first"
+        in record["warnings"]
+    )
+
+
+def test_two_trackers_of_one_name_are_refused() -> None:
+    with pytest.raises(UserError, match="Two trackers of --track are called Lines"):
+        track.check([own("Lines"), own("Lines").replace("watchers.py", "../safety/watchers.py")])
+
+
+def test_a_tracker_leaves_nothing_in_the_folder_for_temporary_files(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr(guard, "LAST_WORDS", 60.0)
+    record = small.execute(small.spec("tsvdnet"), tmp_path, track=[own("Litters")])
+    assert record["warnings"] == []
+    deadline = time.monotonic() + 30
+    while list((tmp_path / "scratch").glob("tracker-*")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list((tmp_path / "scratch").glob("tracker-*")) == []
 
 
 @pytest.mark.parametrize("name", ["Sleeps", "SleepsAtTheStart"])

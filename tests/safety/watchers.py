@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -65,9 +66,36 @@ class FillsTheDisk(Silent):
             file.write("x" * 100_000)
 
 
+class FillsTheDiskAndTakesNoNotice(Silent):
+    """Takes every byte of the disk that the results are on, and comes back for more."""
+
+    def start(self, about):
+        self.file = Path(about.folder) / "filled"
+        self.fill()
+
+    def fill(self):
+        with contextlib.suppress(OSError), self.file.open("ab", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+
+    def point(self, update, values):
+        self.fill()
+
+    def end(self, state):
+        self.fill()
+        time.sleep(60)
+
+
 class Dies(Silent):
     def point(self, update, values):
         os.kill(os.getpid(), 9)
+
+
+class Litters(Silent):
+    def point(self, update, values):
+        import tempfile
+
+        tempfile.mkdtemp()
 
 
 class Leaves(Silent):

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -71,11 +73,12 @@ def reason(name: str, error: Exception) -> str:
     return f"{type(error).__name__}: {words[0][:300]}" if words else type(error).__name__
 
 
-def _leave_with(parent: int, over: threading.Event) -> None:
+def _leave_with(parent: int, over: threading.Event, scratch: str) -> None:
     """End this process `GRACE` seconds after its run's, or after the last line, whatever the tracker is at."""
     while os.getppid() == parent and not over.wait(0.5):
         pass
     time.sleep(GRACE)
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(1)
 
 
@@ -92,7 +95,9 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a library prints goes to the log
     over = threading.Event()
-    threading.Thread(target=_leave_with, args=(os.getppid(), over), daemon=True).start()
+    # what a library leaves here it cannot take away: this process ends at once
+    tempfile.tempdir = scratch = tempfile.mkdtemp(prefix="tracker-")
+    threading.Thread(target=_leave_with, args=(os.getppid(), over, scratch), daemon=True).start()
 
     def say(answer: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
@@ -100,6 +105,7 @@ def main() -> None:
 
     serve(_until_closed(over), say)
     sys.stderr.flush()
+    shutil.rmtree(scratch, ignore_errors=True)
     os._exit(0)  # nobody waits for what a library does at the end of a process
 
 

@@ -6,11 +6,13 @@ A run never waits for a tracker before its end, and then for `LAST_WORDS` second
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from benchmark.errors import RunFailed
 from benchmark.records.track.channel import Channel
@@ -21,6 +23,7 @@ from benchmark.records.track.turn import take
 FOLDER = "tracked"  # of a results folder: what trackers without a server write, and their logs
 MARK = "tracker "  # begins the warnings about them
 LAST_WORDS = 5.0  # seconds
+ROOM = 32 * 2**20  # bytes kept free for the run's own last files, should a tracker fill their disk
 BEAT_SECONDS = 30.0  # between two signs of life: a day has thousands
 
 
@@ -30,11 +33,14 @@ class Trackers:
     def __init__(self, told: list[str]) -> None:
         self.channels: list[Channel] = []
         self.told = told  # the run's warnings
+        self._room: IO[bytes] | None = None  # without a name: it goes with this process, however that ends
         self.last_beat = time.monotonic()
 
     def start(self, names: Sequence[str], run_id: str, spec: Mapping[str, Any], results: Path) -> None:
         """Start a process for each, and have the run opened in it."""
         folder = results.absolute() / FOLDER
+        if names:
+            self._keep_room(folder)
         for name in names:
             place = folder / label(name)
             channel = Channel(name, folder / "logs" / f"{run_id}-{label(name)}.log")
@@ -59,8 +65,28 @@ class Trackers:
             channel.exchange()
         self._note()
 
+    def _keep_room(self, folder: Path) -> None:
+        with contextlib.suppress(OSError):  # a disk that has no room even now says so to the run itself
+            folder.mkdir(parents=True, exist_ok=True)
+            self._room = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (held until the run ends)
+            os.posix_fallocate(self._room.fileno(), 0, ROOM)
+
+    def make_room(self) -> None:
+        """The run's own last files come now: what was kept for them is theirs, and who has filled the disk goes first."""
+        if self._room is None:
+            return
+        with contextlib.suppress(OSError):
+            disk = os.fstatvfs(self._room.fileno())
+            if disk.f_bavail * disk.f_frsize < ROOM:
+                for channel in self.channels:
+                    channel.give_up("the disk is full, and the run's own files come first")
+                self._note()
+        self._room.close()
+        self._room = None
+
     def end(self, state: str) -> None:
         """The run ends: all have the same few seconds. Who needs longer goes on alone, if it has all it needs."""
+        self.make_room()
         self._tell({"end": state})
         deadline = time.monotonic() + LAST_WORDS
         for channel in self.channels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ def known() -> list[str]:
 
 def check(names: Sequence[str]) -> list[str]:
     """The names as any process can take them (files by their absolute path), each once; an unknown one is a sentence."""
-    return list(dict.fromkeys(_checked(name) for name in names))
+    found = list(dict.fromkeys(_checked(name) for name in names))
+    twice = [called for called, n in Counter(map(label, found)).items() if n > 1]
+    if twice:  # they would share a folder, and one would overtake the other
+        raise UserError(f"Two trackers of --track are called {twice[0]}. Give one of the classes another name.")
+    return found
 
 
 def _checked(name: str) -> str:
