@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# an environment that was made by the lock stays so until `make clean`
+INSTALLED := $(VENV)/installed$(if $(LOCKED)$(wildcard $(VENV)/installed-locked),-locked)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
@@ -9,16 +11,20 @@ export OMP_NUM_THREADS ?= 1
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-$(VENV)/installed: pyproject.toml
+$(VENV)/installed-locked: requirements.lock
+
+$(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; say PYTHON=python3.11 make …"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "The module venv is missing. Type: apt-get install python3-venv"; exit 2; }
 	@echo "Installing into $(VENV): torch and its companions, a few minutes the first time."
 	@$(BIN)/pip install -qq --upgrade pip
-	@if [ -n "$(LOCKED)" ]; then $(BIN)/pip install -qq --require-hashes -r requirements.lock && $(BIN)/pip install -qq --no-deps -e .; \
-		else $(BIN)/pip install -qq -e '.[dev,docs,frozen,track,timm]'; fi
+	@case $@ in \
+		*-locked) $(BIN)/pip install -qq --require-hashes -r requirements.lock && $(BIN)/pip install -qq --no-deps --no-build-isolation -e . ;; \
+		*) $(BIN)/pip install -qq -e '.[dev,docs,frozen,track,timm]' ;; \
+	esac
 	@touch $@
 
-setup: $(VENV)/installed ## the environment; LOCKED=1: every package at the version and hash of requirements.lock
+setup: $(INSTALLED) ## the environment; LOCKED=1: every package at the version and hash of requirements.lock
 
 # one file for every platform; the wheels of torch for Linux carry CUDA and run without a GPU too
 lock: setup ## requirements.lock anew, from pyproject.toml and what the registry has today

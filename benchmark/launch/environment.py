@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,10 @@ def conditions(root: Path) -> list[Condition]:
     here = versions()
     names = sorted({name for p in done for name in p.get("versions", {})} | here.keys())
     return [
-        Condition("commit", _said(p.get("commit") for p in done), commit()[0]),
+        Condition("commit", _said(_state(p.get("commit"), p.get("dirty")) for p in done), _state(*commit())),
         *(Condition(n, _said(p.get("versions", {}).get(n) for p in done), here.get(n, "not installed")) for n in names),
         Condition("requirements.lock", _said(p.get("lock") for p in done), lock()[0] or "no lock file"),
+        Condition("off the lock", _said(_names(p.get("off_lock", ())) for p in done), _names(lock()[1])),
         *_hardware(done),
     ]
 
@@ -57,6 +59,14 @@ def _hardware(done: list[dict[str, Any]]) -> list[Condition]:
         found.append(Condition("GPU", _said(p.get("hardware") for p in on_gpu), ", ".join(names) or "none"))
         found.append(Condition("driver", drivers, driver() or "none"))
     return found
+
+
+def _state(sha: Any, dirty: Any) -> str:
+    return f"{sha or UNRECORDED}{' with changes' if dirty else ''}"
+
+
+def _names(packages: Iterable[str]) -> str:
+    return ", ".join(sorted(packages)) or "none"
 
 
 def _provenance(directory: Path) -> dict[str, Any]:
@@ -76,16 +86,28 @@ NEXT = {  # what to type, or to know, when something differs
 }
 
 
+def _install(condition: Condition, locked: bool) -> str:
+    """How to come to a package's version; a study from before the lock file has only its versions to go by."""
+    if locked:
+        return "at the study's commit: make clean setup LOCKED=1"
+    version = condition.study[0]
+    if version == UNRECORDED:
+        return "the study does not say"
+    return f"pip install {condition.what}=={version}"
+
+
 def findings(root: Path) -> list[dict[str, Any]]:
     """Where this environment differs from that of a study, in the form in which `doctor` speaks."""
+    every = conditions(root)
+    locked = next(c for c in every if c.what == "requirements.lock").study != (UNRECORDED,)
     found = [
         {
             "what": c.what,
             "ok": False,
             "found": f"{c.here}; {root} has {', '.join(c.study)}",
-            "next": NEXT.get(c.what, "at the study's commit: make clean setup LOCKED=1"),
+            "next": NEXT.get(c.what) or _install(c, locked),
         }
-        for c in conditions(root)
+        for c in every
         if not c.same
     ]
     return found or [{"what": "environment", "ok": True, "found": f"that of {root}", "next": ""}]

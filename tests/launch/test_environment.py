@@ -87,6 +87,20 @@ def test_a_study_is_held_against_this_machine(tmp_path: Path):
     assert all(f["next"] for f in differing)
 
 
+def test_advice_is_what_the_study_has_to_go_by(tmp_path: Path, monkeypatch):
+    write_run(tmp_path, method="source-only", target="mm", seed=0)
+    old = {"commit": "c0ffee", "dirty": True, "versions": {"numpy": "0.1"}, "device": "cpu", "hardware": "a processor"}
+    monkeypatch.setattr(environment, "_provenance", lambda directory: old)
+    found = {f["what"]: f for f in findings(tmp_path)}
+    assert found["numpy"]["next"] == "pip install numpy==0.1"
+    assert found["torch"]["next"] == "the study does not say"
+    assert "c0ffee with changes" in found["commit"]["found"]
+    monkeypatch.setattr(environment, "_provenance", lambda directory: old | {"lock": "ab12", "off_lock": ["numpy"]})
+    found = {f["what"]: f for f in findings(tmp_path)}
+    assert found["numpy"]["next"] == "at the study's commit: make clean setup LOCKED=1"
+    assert {c.what: c for c in conditions(tmp_path)}["off the lock"].study == ("numpy",)
+
+
 def test_runs_on_a_gpu_are_held_against_the_gpus_here_and_their_driver(tmp_path: Path, monkeypatch):
     write_run(tmp_path, method="source-only", target="mm", seed=0)
     on_gpu = {"device": "cuda", "hardware": "NVIDIA L40S", "starts": [{"driver": "1.0"}, {"driver": "570.1"}]}
