@@ -47,6 +47,15 @@ def test_a_node_that_fails_the_check_is_left_and_the_runs_end_elsewhere(bench: B
     assert not re.search(r"=== run \w+ starts at \S+ on n[12]", bench.logs())
 
 
+def test_a_node_too_old_for_the_precision_of_the_runs_is_left(bench: Bench, cluster: Cluster):
+    half = (*TRIVIAL, "--set", "run.precision=bf16")
+    sent = bench.send(*half, profile={"gpus": 1, "retries": 0}, BENCHMARK_PRETEND_GPUS="n1=turing n2=turing n3=24000")
+    wait_for("the record", lambda: bench.done(sent["runs"]))
+    assert {bench.beat(run)["node"] for run in sent["runs"]} == {"n3"}
+    assert not list(bench.results.glob("digits/mini/*/failure.json"))
+    assert "its compute capability is 7.5, the precision of the runs needs 8.0" in bench.logs()
+
+
 def _reasons(bench: Bench) -> list[str]:
     return [state["reason"] for state in bench.states().values() if "was left" in state["reason"]]
 
