@@ -50,6 +50,11 @@ def list_files(root: Path, domain: str, reading: Reading) -> dict[str, Path]:
     return {}
 
 
+def is_left_out(name: str, left_out: Collection[str]) -> bool:
+    """Whether a suite leaves out a picture of a list: by its name, or by its class, which is the folder that it lies in."""
+    return name in left_out or any(folder in left_out for folder in name.split("/")[-2:-1])
+
+
 def leads_out(name: str) -> bool:
     """Whether a name from a list leads out of the folder that it is relative to."""
     return name.startswith("/") or ".." in name.split("/")

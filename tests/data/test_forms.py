@@ -100,6 +100,36 @@ def test_what_the_suite_leaves_out_is_not_read(forms: dict[str, Path]) -> None:
         assert len(data.load(load_suite(str(file)), "lite", "all", root).domains["ink"].train) == 39
 
 
+@pytest.mark.parametrize("what", ["an empty file", "a class that a domain lacks"])
+def test_lists_that_name_what_is_left_out_are_read_and_checked_without_it(tmp_path: Path, what: str) -> None:
+    root = own.tree(tmp_path / "mine")
+    own.lists(root, sorted(own.KINDS))
+    if what == "an empty file":
+        (root / "ink" / "cross" / "pic_00.jpg").write_bytes(b"")
+    else:
+        shutil.rmtree(root / "ink" / "cross")
+        for part in ("train", "test"):
+            lines = (root / f"ink_{part}.txt").read_text().splitlines()
+            (root / f"ink_{part}.txt").write_text("\n".join(line for line in lines if "/cross/" not in line))
+    suite = suite_for(tmp_path)
+    report = check(suite, tmp_path)
+    assert report.ok, report.faults
+    found = data.load(suite, "lite", "all", tmp_path)
+    sizes = [(len(d.train), len(d.test)) for d in found.domains.values()]
+    assert sizes == ([(31, 8), (32, 8), (32, 8)] if what == "an empty file" else [(24, 6)] * 3)
+
+
+def test_a_list_that_names_what_is_gone_and_not_left_out_is_still_refused(tmp_path: Path) -> None:
+    root = own.tree(tmp_path / "mine")
+    own.lists(root, sorted(own.KINDS))
+    (root / "ink" / "cross" / "pic_00.jpg").write_bytes(b"")
+    suite = suite_for(tmp_path)
+    (root / "ink" / "cross" / "pic_01.jpg").unlink()
+    with pytest.raises(UserError, match=r"ink_train\.txt names ink/cross/pic_01\.jpg, which is not in"):
+        data.load(suite, "lite", "all", tmp_path)
+    assert any("names ink/cross/pic_01.jpg, which is not there" in f.fault for f in check(suite, tmp_path).faults)
+
+
 def test_shards_are_unpacked_once(forms: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     root = forms["parquet"]
     suite = suite_for(root)

@@ -26,7 +26,10 @@ SLACK = 1.02  # another version of torch may divide an operator otherwise
 CARD_GB = 24.0  # what the cluster profiles ask for
 RESERVE_GB = 4.0  # CUDA's context, cuDNN's workspaces, what the allocator keeps between blocks: only a GPU can show it
 DECOMPOSITIONS = {"_linalg_svd", "_linalg_eigh", "linalg_qr"}  # of the A-step and the nuclear norm
-SMALL = {"active", "tnn"}  # presets with a decomposition on few classes too: of A as it lives, of a norm with a gradient
+SMALL = {
+    "active",
+    "tnn",
+}  # presets with a decomposition on few classes too: of A as it lives, of a norm with a gradient
 EVALUATED = {"source-only", "mdda", "tsvdnet"}  # one network, several, and one with σ and prototypes
 
 # "The following normally-nondeterministic operations will throw a RuntimeError": the documentation of

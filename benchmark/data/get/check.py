@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchmark.data import digits, folders, forms
 from benchmark.data.decoded import read_image
-from benchmark.data.lists import Item, list_files, read_list, scan
+from benchmark.data.lists import Item, is_left_out, list_files, read_list, scan
 from benchmark.data.prepared import choose, data_folder, is_ours
 from benchmark.errors import UserError
 from benchmark.machine import cores
@@ -172,7 +172,7 @@ def _by_classes(suite: Suite, domain: DomainInfo, root: Path, report: Report, qu
     report.faults += _pictures([root / item.name for item in items], quick)
     for reading in suite.folders.readings:
         for part, file in list_files(root, domain.name, reading).items():
-            report.faults += _list(file, root, suite.classes, reading.first_label, needed=part == "train")[1]
+            report.faults += _list(file, root, suite, reading, needed=part == "train")[1]
     report.domains.append(_facts(suite, domain, count))
 
 
@@ -212,7 +212,7 @@ def _by_lists(suite: Suite, domain: DomainInfo, root: Path, report: Report, read
         return
     sizes = {}
     for part, file in lists.items():
-        items, wrong = _list(file, root, suite.classes, reading.first_label, needed=True)
+        items, wrong = _list(file, root, suite, reading, needed=True)
         sizes[part] = len(items)
         if file == lists["train"] and part == "test":
             break  # one list of all pictures
@@ -230,26 +230,36 @@ def _strange_folders(folder: Path, classes: Sequence[str]) -> list[Fault]:
     return [Fault(str(folder / n), "this folder is none of the classes") for n in names if n not in classes]
 
 
-def _list(
-    file: Path, tree: Path, classes: Sequence[str], first_label: int, *, needed: bool
-) -> tuple[list[Item], list[Fault]]:
-    """The items of a list, and every line of it that is wrong."""
+def _list(file: Path, tree: Path, suite: Suite, reading: Reading, *, needed: bool) -> tuple[list[Item], list[Fault]]:
+    """The items of a list, and every line of it that is wrong; what a suite of class folders leaves out may stand in it."""
+    by_folder, classes = reading.pictures == "tree", suite.classes
+    left_out = {*suite.folders.left_out} - {*classes} if by_folder else set[str]()
+    numbered = not any(
+        "/" not in name for name in left_out
+    )  # without a class of theirs, the labels count others than ours
     try:
-        items = read_list(file, first_label)
+        items = read_list(file, reading.first_label)
     except UserError as error:
         return [], [Fault(str(file), str(error).removeprefix(f"{file}, "))]
     faults = [Fault(str(file), "the list is empty")] if needed and not items else []
     for number, item in enumerate(items, start=1):
-        if item.label >= len(classes):
-            faults.append(Fault(str(file), f"line {number}: the label {item.label} is not in 0–{len(classes) - 1}"))
-        elif len(item.name.split("/")) > 2 and item.name.split("/")[-2] != classes[item.label]:
-            folder = item.name.split("/")[-2]
-            faults.append(
-                Fault(str(file), f"line {number}: {item.name} has the label of {classes[item.label]}, not of {folder}")
-            )
+        if is_left_out(item.name, left_out):
+            continue
+        wrong = [_label_fault(item, classes)] if numbered else []
         if not (tree / item.name).is_file():
-            faults.append(Fault(str(file), f"line {number}: names {item.name}, which is not there"))
+            wrong.append(f"names {item.name}, which is not there")
+        faults += [Fault(str(file), f"line {number}: {what}") for what in wrong if what]
     return items, faults
+
+
+def _label_fault(item: Item, classes: Sequence[str]) -> str:
+    """What is wrong with the label of a list's line; empty when nothing is."""
+    if item.label >= len(classes):
+        return f"the label {item.label} is not in 0–{len(classes) - 1}"
+    folders = item.name.split("/")[:-1]
+    if len(folders) > 1 and folders[-1] != classes[item.label]:
+        return f"{item.name} has the label of {classes[item.label]}, not of {folders[-1]}"
+    return ""
 
 
 def _pictures(files: Sequence[Path], quick: bool) -> Iterator[Fault]:
