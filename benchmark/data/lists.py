@@ -31,7 +31,9 @@ def scan(root: Path, domain: str, classes: Sequence[str], left_out: Collection[s
     items = []
     for label, name in enumerate(classes):
         folder = root / domain / name
-        files = sorted(e.name for e in os.scandir(folder) if is_picture(e.name)) if folder.is_dir() else []
+        entries = os.scandir(folder) if folder.is_dir() else ()
+        # a link to nothing stays: who reads it says so, instead of training on fewer pictures without a word
+        files = sorted(e.name for e in entries if is_picture(e.name) and not e.is_dir())
         items += [Item(f"{domain}/{name}/{file}", label) for file in files]
     return [item for item in items if item.name not in left_out] if left_out else items
 
