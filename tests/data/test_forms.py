@@ -335,6 +335,38 @@ def test_a_class_that_a_domain_lost_is_a_fault_in_every_form(forms: dict[str, Pa
             data.load(suites[form], "lite", "all", forms[form])
 
 
+@pytest.mark.parametrize("form", ["tree", "csv", "parquet"])
+def test_other_counts_than_those_of_the_file_are_a_fault(forms: dict[str, Path], form: str) -> None:
+    root = forms[form]
+    suite = suite_for(root)
+    file = root / "mine.toml"
+    file.write_text(file.read_text().replace("by_class = [10, 10, 10, 10]", "by_class = [10, 12, 10, 9]", 1))
+    load_suite.cache_clear()
+    (fault,) = check(load_suite(str(file)), root).faults
+    assert fault.file.endswith("mine/ink")
+    assert "not those that the suite file counts: cross 10, not 12; stripes 10, not 9. If that is meant" in fault.fault
+    images = re.sub(r"by_class = \[.*", "images = 41", file.read_text(), count=1)
+    file.write_text(images)
+    load_suite.cache_clear()
+    (fault,) = check(load_suite(str(file)), root).faults
+    assert "40, not 41" in fault.fault
+    assert suite.domains[0].by_class == [10] * 4
+
+
+def test_the_check_of_a_tier_counts_as_its_runs_do(forms: dict[str, Path]) -> None:
+    root = forms["tree"]
+    suite_for(root)
+    file = root / "mine.toml"
+    file.write_text(file.read_text().replace('subset = "40"', 'subset = "3", reading = "split"'))
+    load_suite.cache_clear()
+    suite = load_suite(str(file))
+    report = check(suite, root, tier="mini")
+    found = data.load(suite, "mini", "all", root)
+    assert [(d.train, d.test) for d in report.domains] == [(12, 4)] * 3
+    assert [(len(d.train), len(d.test)) for d in found.domains.values()] == [(12, 4)] * 3
+    assert report.fingerprint == found.fingerprint != check(suite, root).fingerprint
+
+
 def test_pictures_of_ones_own_have_no_generator(forms: dict[str, Path]) -> None:
     file = forms["tree"] / "mine.toml"
     suite_for(forms["tree"])
