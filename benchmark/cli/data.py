@@ -143,23 +143,17 @@ def links(
     json: Json = False,
 ) -> int:
     """Ask every link for its size without fetching; code 1 when something has no live link."""
-    from benchmark.data.get.links import ask_all, unreachable
-    from benchmark.data.get.sources import AS_READ, datasets, sources, things
+    from benchmark.data.get.links import ask_all, without_a_live_link
+    from benchmark.data.get.sources import AS_READ, by_hand, datasets, sources
 
     if suite:
         _public(_open(suite, None)[0], suite)
     names = [_open(suite, None)[0].source] if suite else datasets()
-    versions = [(name, version) for name in names for version in ("cleaned", "original")]
-    files = {(s.suite, s.file): s for name, version in versions for s in sources(name, version)}
+    wanted = {(name, version): sources(name, version) for name in names for version in ("cleaned", "original")}
+    files = {(s.suite, s.file): s for found in wanted.values() for s in found}
     with counting("asking", json) as tell:
         asked = ask_all(files.values(), tell=tell)
-    dead = {}
-    for dataset, version in versions:
-        found = sources(dataset, version)
-        several = any(s.variant for s in found)
-        for t in unreachable(things(found), asked):
-            name = f"{dataset}: {t.name}{f' ({version})' if several else ''}"
-            dead[name] = [s.file for way in t.order() for s in way]
+    dead = without_a_live_link(wanted, asked)
     alive = sum(link.live for link in asked)
     if json:
         rows = [
@@ -175,12 +169,20 @@ def links(
         out.print(f"  {'live' if a.live else 'DEAD'}  {host}  {a.source.file}  {size}{odd}", markup=False)
     hosts = sorted({a.host for a in asked if a.live})
     out.print(f"{alive} of {len(asked)} links live, on {len(hosts)} hosts: {', '.join(hosts) or 'none'}.", markup=False)
-    for name, wanted in dead.items():
-        err.print(f"{name} has no live link: {', '.join(wanted[:4])}{' …' if len(wanted) > 4 else ''}", markup=False)
+    for name, lost in dead.items():
+        err.print(f"{name} has no live link: {', '.join(lost[:4])}{' …' if len(lost) > 4 else ''}", markup=False)
     if dead:
         err.print("By hand: python -m benchmark data list --suite NAME says where else to look.", markup=False)
     else:
-        out.print("Everything has at least one live link.", markup=False)
+        some = " that has a link" if any(map(by_hand, names)) else ""
+        out.print(f"Everything{some} has at least one live link.", markup=False)
+    if not any(a.answered for a in asked):
+        err.print("Nothing answered: is this machine offline?", markup=False)
+    for name in filter(by_hand, names):
+        out.print(
+            f"The images of {name} have no link to ask, only its weights have: python -m benchmark data list --suite {name}",
+            markup=False,
+        )
     return 1 if dead else 0
 
 
@@ -273,7 +275,7 @@ def prepare(
 def check(
     suite: SuiteName = "digits",
     data_root: DataRoot = None,
-    lists: Lists = "cleaned",
+    lists: Lists = "",
     quick: Annotated[bool, typer.Option("--quick", help="Do not decode every picture.")] = False,
     tier: Annotated[
         str, typer.Option("--tier", help="Also load as runs of this tier do: what they make on first use is made now.")
@@ -285,9 +287,11 @@ def check(
     from benchmark.data.get.check import check as work
 
     chosen, root = _open(suite, data_root)
-    options = {"lists": lists} if chosen.folders.option == "lists" else {}
-    report = work(chosen, data_root, options, quick=quick)
+    options = {"lists": lists} if lists and chosen.folders.option == "lists" else {}
+    made = bool(tier) and chosen.tier(tier).data == "embedded"  # its images are not those of the folder
+    report = work(chosen, data_root, options, quick=quick, tier="" if made else tier)
     if report.ok and tier:
+        report.tier, report.reading = tier, "" if made else report.reading
         report.fingerprint = load(chosen, tier, chosen.default_split, data_root, options).fingerprint
     if json:
         say_json({**dataclasses.asdict(report), "ok": report.ok})
@@ -297,10 +301,13 @@ def check(
     for f in report.faults:
         err.print(f"{f.file}: {f.fault}", markup=False)
     if report.ok:
-        out.print(f"All is well. Fingerprint {report.fingerprint} (split {chosen.default_split}).", markup=False)
-        out.print(f"Next: python -m benchmark run --suite {suite} --tier lite --data-root {root}", markup=False)
+        out.print(report.words(chosen.default_split, quick=quick), markup=False)
+        command = f"python -m benchmark run --suite {suite} --tier {report.tier} --data-root {root}"
+        out.print(f"Next: {command}", markup=False)
     else:
         err.print(f"{len(report.faults)} fault{'s' if len(report.faults) > 1 else ''} in {root}.", markup=False)
+        if report.next:
+            err.print(report.next, markup=False)
     return 0 if report.ok else 1
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark.data.cache import cache_root, make_folder
-from benchmark.data.lists import leads_out, scan
+from benchmark.data.lists import PARTS, leads_out, scan
 from benchmark.data.parquet import count, of_pictures, rows
 from benchmark.data.prepared import stamp
 from benchmark.errors import UserError
@@ -103,14 +103,20 @@ def in_folders(suite: Suite, root: Path, classes: Sequence[str]) -> dict[str, li
 def _known(
     suite: Suite, classes: Sequence[str], form: str, entries: Iterable[Entry], faults: list[str], place: str
 ) -> Found:
-    """Entries by domain, their classes as labels; what the suite does not know is a fault unless it is left out."""
+    """Entries by domain, their classes as labels; what the suite does not know is a fault unless it is left out.
+
+    A bare number is a class of that name first (`suite new` names them so), else the place among the classes.
+    """
     label = {name: i for i, name in enumerate(classes)}
     found, left_out = Found(form, {d.name: [] for d in suite.domains}, list(faults)), {*suite.folders.left_out}
     strangers: dict[str, int] = {}
+    no_domain, no_class = left_out - found.domains.keys(), left_out - label.keys()  # a class may be named like a domain
     for e in entries:
-        if left_out & {e.name, e.domain, str(e.kind)}:
+        if e.name in left_out or e.domain in no_domain or str(e.kind) in no_class:
             continue
-        number = e.kind if isinstance(e.kind, int) and 0 <= e.kind < len(classes) else label.get(str(e.kind))
+        number = label.get(str(e.kind))
+        if number is None and isinstance(e.kind, int) and 0 <= e.kind < len(classes):
+            number = e.kind
         if e.domain not in found.domains or number is None:
             what = f"the domain {e.domain!r}" if e.domain not in found.domains else f"the class {str(e.kind)!r}"
             strangers[what] = strangers.get(what, 0) + 1
@@ -155,11 +161,14 @@ def read_table(file: Path) -> tuple[list[Entry], list[str]]:
                 faults.append(f"{where}: path, domain and class are wanted, found {','.join(row)[:80]!r}")
             elif leads_out(name):
                 faults.append(f"{where}: the path {name!r} leads out of the table's folder")
-            elif part not in ("", "train", "test"):
-                faults.append(f"{where}: the split {part!r} is neither train nor test")
             else:
-                entries.append(Entry(f"{file.parent}/{name}", name, domain, kind, part))
+                entries.append(Entry(f"{file.parent}/{name}", name, domain, kind, _part(part)))
     return entries, faults
+
+
+def _part(split: str) -> str:
+    """The part that a column `split` puts a picture in; another than train and test (`val`) is in neither."""
+    return split if split in PARTS else ""
 
 
 # -- parquet shards -----------------------------------------------------------------------------------------------------
@@ -188,13 +197,12 @@ def _unpack(shards: Sequence[Path], folder: Path, tell: Callable[[int, int], Non
         index = list[list[Any]]()
         total = sum(map(count, shards)) if tell else 0
         for shard in shards:
-            for number, row in enumerate(rows(shard, ("label", "domain")), start=1):
-                file = hashlib.sha256(row.image).hexdigest() + row.suffix
+            for number, row in enumerate(rows(shard, ("label", "domain"), broken=True), start=1):
+                file = hashlib.sha256(row.image).hexdigest() + (row.suffix or ".bin")
                 if not (temporary / file).exists():
                     (temporary / file).write_bytes(row.image)
                 kind = row.label if isinstance(row.label, int) else str(row.label)
-                part = row.split if row.split in ("train", "test") else ""
-                index.append([file, f"{shard.name}, row {number}", row.domain, kind, part])
+                index.append([file, f"{shard.name}, row {number}", row.domain, kind, _part(row.split)])
                 if tell:
                     tell(len(index), total)
         (temporary / "index.json").write_text(json.dumps(index), encoding="utf-8")

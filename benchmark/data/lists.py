@@ -31,7 +31,9 @@ def scan(root: Path, domain: str, classes: Sequence[str], left_out: Collection[s
     items = []
     for label, name in enumerate(classes):
         folder = root / domain / name
-        files = sorted(e.name for e in os.scandir(folder) if is_picture(e.name)) if folder.is_dir() else []
+        entries = os.scandir(folder) if folder.is_dir() else ()
+        # a link to nothing stays: who reads it says so, instead of training on fewer pictures without a word
+        files = sorted(e.name for e in entries if is_picture(e.name) and not e.is_dir())
         items += [Item(f"{domain}/{name}/{file}", label) for file in files]
     return [item for item in items if item.name not in left_out] if left_out else items
 
@@ -48,6 +50,11 @@ def list_files(root: Path, domain: str, reading: Reading) -> dict[str, Path]:
         if all(path.is_file() for path in found.values()):
             return found
     return {}
+
+
+def is_left_out(name: str, left_out: Collection[str]) -> bool:
+    """Whether a suite leaves out a picture of a list: by its name, or by its class, which is the folder that it lies in."""
+    return name in left_out or any(folder in left_out for folder in name.split("/")[-2:-1])
 
 
 def leads_out(name: str) -> bool:

@@ -23,7 +23,7 @@ MARKS = {b"\xff\xd8\xff": ".jpg", b"\x89PNG": ".png", b"RIFF": ".webp"}
 
 @dataclass(frozen=True)
 class Row:
-    """One picture: its file's bytes, the suffix they deserve, its name if it has one, and what it is."""
+    """One picture: its file's bytes, the suffix they deserve (none: no picture), its name if it has one, and what it is."""
 
     image: bytes
     suffix: str
@@ -61,8 +61,11 @@ def count(file: Path) -> int:
         return 0
 
 
-def rows(file: Path, wanted: Sequence[str] = ("label",)) -> Iterator[Row]:
-    """Every row in order; a sentence when a column of `wanted` is not there or a row is not right."""
+def rows(file: Path, wanted: Sequence[str] = ("label",), *, broken: bool = False) -> Iterator[Row]:
+    """Every row in order; a sentence when a column of `wanted` is not there or a row is not right.
+
+    `broken` gives rows whose image is no picture too, for who leaves them out by their number.
+    """
     import pyarrow as pa  # half a second that nobody else need wait for
     import pyarrow.parquet as pq
 
@@ -74,7 +77,13 @@ def rows(file: Path, wanted: Sequence[str] = ("label",)) -> Iterator[Row]:
                 for values in batch.to_pylist():
                     number += 1
                     try:
-                        yield _row(values, image, columns, names, split_of(file))
+                        row = _row(values, image, columns, names, wanted, split_of(file))
+                        if not (row.suffix or broken):
+                            what = (
+                                "its image is neither JPEG nor PNG nor WebP" if row.image else "it holds no image bytes"
+                            )
+                            raise ValueError(what)
+                        yield row
                     except (ValueError, IndexError, TypeError) as error:
                         raise UserError(f"{file}, row {number}: {error}.") from None
     except (pa.ArrowException, OSError) as error:
@@ -99,19 +108,24 @@ def _columns(file: Path, schema: Any, wanted: Sequence[str]) -> tuple[str, dict[
     return image, columns, names
 
 
-def _row(values: dict[str, Any], image: str, columns: dict[str, str], names: dict[str, list[str]], split: str) -> Row:
+def _row(
+    values: dict[str, Any],
+    image: str,
+    columns: dict[str, str],
+    names: dict[str, list[str]],
+    wanted: Sequence[str],
+    split: str,
+) -> Row:
     content: Any = values[image]
     name = ""
     if isinstance(content, dict):
         content, name = content.get("bytes"), content.get("path") or ""
-    if not isinstance(content, bytes) or not content:
-        raise ValueError("it holds no image bytes")
+    content = content if isinstance(content, bytes) else b""
     suffix = next((s for mark, s in MARKS.items() if content.startswith(mark)), "")
-    if not suffix:
-        raise ValueError("its image is neither JPEG nor PNG nor WebP")
     found = {what: _word(values[c], names.get(c)) for what, c in columns.items()}
-    if found.get("label", "") is None:
-        raise ValueError("it has no label")
+    for what in wanted:
+        if found[what] is None:
+            raise ValueError(f"it has no {what}")
     given = str(found.get("name") or name)
     return Row(
         content,

@@ -20,7 +20,7 @@ import torch
 
 from benchmark.data.base import chosen
 from benchmark.data.forms import Picture, in_folders, pictures
-from benchmark.data.lists import PARTS, list_files, read_list
+from benchmark.data.lists import PARTS, is_left_out, list_files, read_list
 from benchmark.data.prepared import (
     check_words,
     choose,
@@ -252,9 +252,10 @@ def _parts(
 def _rows(suite: Suite, file: Path, place: Mapping[str, int], root: Path, first_label: int) -> list[int]:
     rows = []
     for item in read_list(file, first_label):
-        if item.name not in place:
+        if item.name in place:
+            rows.append(place[item.name])
+        elif not is_left_out(item.name, suite.folders.left_out):
             raise UserError(f"{file} names {item.name}, which is not in {root}. {check_words(suite, root)}")
-        rows.append(place[item.name])
     return rows
 
 

@@ -113,13 +113,16 @@ def test_images_of_ones_own_cannot_be_fetched(here: Path, capsys: pytest.Capture
 
 
 def test_every_suite_is_listed_with_what_is_here(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "data" / "office-home").mkdir(parents=True)
+    (here / "data" / "office-home" / "Art").mkdir(parents=True)
+    (here / "data" / "image-clef").mkdir()
     assert main(["data", "list"]) == 0
     said = capsys.readouterr().out
-    for words in ("digits", "Office-31", "2,533 images", "office-home: here]", "suite new NAME --from FOLDER"):
+    states = ("office-home: here]", "image-clef: empty]", "PACS: not here")
+    for words in ("digits", "Office-31", "2,533 images", "suite new NAME --from FOLDER", *states):
         assert words in said
     assert main(["data", "list", "--json"]) == 0
     rows = {row["suite"]: row for row in json.loads(capsys.readouterr().out)["suites"]}
     assert rows["office-home"]["images"] == 15_588
     assert rows["pacs"]["mini_offline"]
     assert not rows["image-clef"]["here"]
+    assert rows["image-clef"]["empty"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmark import data
 from benchmark.data import digits
 from benchmark.data.get.check import check, published
+from benchmark.errors import UserError
 from benchmark.spec import load_suite
 
 DIGITS_SUITE, PACS_SUITE, DOMAINNET_SUITE = load_suite("digits"), load_suite("pacs"), load_suite("domainnet")
@@ -115,9 +117,52 @@ def test_every_fault_of_domainnet_is_named_at_once(tmp_path, write_pictures):
     assert "expected 'name label'" in found["infograph_train.txt"][0]
 
 
-def test_a_missing_folder_is_one_fault(tmp_path):
+def test_a_missing_folder_is_one_fault_and_says_how_to_get_it(tmp_path):
     report = check(PACS_SUITE, tmp_path)
     assert [(f.file, f.fault) for f in report.faults] == [(str(tmp_path / "PACS"), "the folder is not there")]
+    assert report.next == f"To get them: python -m benchmark data fetch --suite pacs --data-root {tmp_path}"
+
+
+@pytest.mark.parametrize(("options", "sizes"), [({}, (70, 70)), ({"reading": "split"}, (63, 7))])
+def test_counts_and_fingerprint_are_those_of_a_run(tmp_path, write_pictures, options, sizes):
+    write_pictures(tmp_path / "PACS", each=10)
+    report = check(PACS_SUITE, tmp_path, options)
+    assert {(d.train, d.test) for d in report.domains} == {sizes}
+    assert report.fingerprint == data.fingerprint(PACS_SUITE, "lite", "all", tmp_path, options)
+    assert ("held-out" in report.reading) == bool(options)
+
+
+def test_a_part_of_a_published_set_is_sound_and_not_called_whole(tmp_path, write_pictures):
+    write_pictures(tmp_path / "PACS", each=2)
+    report = check(PACS_SUITE, tmp_path)
+    assert report.ok
+    assert report.unlike == ["A 14 of 2,048", "C 14 of 2,344", "S 14 of 3,929", "P 14 of 1,670"]
+    said = report.words("all", quick=False)
+    assert said.startswith("Every picture is sound, but the counts are not the published ones: A 14 of 2,048, C")
+    assert "All is well" not in said
+    assert report.words("all", quick=True).startswith("Nothing is wrong, but")
+
+
+def test_lists_are_counted_together_where_the_published_count_is_of_both(tmp_path, write_pictures):
+    styles, classes = tuple(d.name for d in DOMAINNET_SUITE.domains), tuple(DOMAINNET_SUITE.classes)
+    tree = write_pictures(tmp_path / "DomainNet", styles, classes, each=1, size=(8, 8))
+    for style in styles:
+        lines = [f"{style}/{c}/pic_00.jpg {k}\n" for k, c in enumerate(classes)]
+        (tree / f"{style}_train.txt").write_text("".join(lines))
+        (tree / f"{style}_test.txt").write_text("".join(lines[:5]))
+    report = check(DOMAINNET_SUITE, tmp_path, {"lists": "original"})
+    assert report.ok, report.faults
+    assert report.unlike[:2] == ["clp 350 of 48,837", "inf 345 / 5 of 36,023 / 15,582"]
+
+
+def test_weights_of_a_tier_that_are_not_there_are_a_fault(tmp_path, write_pictures, monkeypatch):
+    write_pictures(tmp_path / "PACS")
+
+    def missing(*_: object) -> str:
+        raise UserError("The suite's network starts from weights that are not there.")
+
+    monkeypatch.setattr("benchmark.data.get.check.fingerprint", missing)
+    assert said(check(PACS_SUITE, tmp_path))["PACS"] == ["The suite's network starts from weights that are not there."]
 
 
 @pytest.mark.parametrize(

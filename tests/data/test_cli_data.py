@@ -11,6 +11,7 @@ from benchmark.__main__ import main
 from benchmark.cli import data as verbs
 from benchmark.data import digits
 from benchmark.data.get import sources
+from tests.data import own
 
 
 def ask(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -48,7 +49,10 @@ def test_prepare_then_check_then_the_data_is_there(capsys, tmp_path, write_digit
     assert "svhn: made from prepared .npz (svhn.npz): 40 / 20 images" in out
     code, out, _ = ask(capsys, "check", "--suite", "digits", "--data-root", root)
     assert code == 0
-    assert "All is well" in out
+    assert (
+        "Every picture is sound, but the counts are not the published ones: mt 40 / 20 of 60,000 / 10,000, or in" in out
+    )
+    assert "(tier lite, split part)" in out
     assert f"run --suite digits --tier lite --data-root {root}" in out
 
 
@@ -75,6 +79,35 @@ def test_check_of_a_tier_makes_what_its_runs_would_make(capsys, tmp_path, write_
     code, _, _ = ask(capsys, "check", "--suite", "pacs", "--data-root", str(tmp_path), "--tier", "lite")
     assert code == 0
     assert len(list((tmp_path / "cache" / "decoded").glob("*.npy"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("suite", "words"),
+    [
+        ("office-31", "To get them: python -m benchmark data fetch --suite office-31"),
+        ("image-clef", "Where to get them by hand: python -m benchmark data list --suite image-clef"),
+    ],
+)
+def test_what_is_not_there_comes_with_what_to_type(capsys, tmp_path, suite, words):
+    root = str(tmp_path)
+    assert words in ask(capsys, "check", "--suite", suite, "--data-root", root)[2]
+    assert words in ask(capsys, "prepare", "--suite", suite, "--data-root", root)[2]
+    (tmp_path / suite / "amazon").mkdir(parents=True)
+    assert words in ask(capsys, "check", "--suite", suite, "--data-root", root)[2]
+
+
+def test_nobody_is_sent_to_fetch_pictures_of_their_own(capsys, tmp_path):
+    own.tree(tmp_path / "mine", each=1)
+    assert main(["suite", "new", "mine", "--from", str(tmp_path / "mine"), "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    file, empty = str(tmp_path / "mine.toml"), tmp_path / "empty"
+    empty.mkdir()
+    code, _, err = ask(capsys, "prepare", "--suite", file, "--data-root", str(empty))
+    assert code == 2
+    assert "Give the folder with your files: --from FOLDER." in err
+    assert "data fetch" not in err
+    _, _, err = ask(capsys, "check", "--suite", file, "--data-root", str(empty))
+    assert "Name the folder with mine in it: --data-root FOLDER" in err
 
 
 def test_fetch_that_fails_ends_with_code_1_and_the_steps_by_hand(capsys, tmp_path, monkeypatch):

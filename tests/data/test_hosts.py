@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import requests
 import torch
 import torchvision
 from PIL import Image
@@ -138,6 +139,26 @@ def test_links_asks_for_everything_unless_told_otherwise(hosts, ask):
     for name in ("digits: mnist", "pacs: sketch", "domainnet: clipart (original)", "domainnet: real lists (cleaned)"):
         assert f"{name} has no live link" in err
     assert re.search(r"0 of \d+ links live, on 0 hosts: none", out)
+    assert "Nothing answered" not in err, "a refusal is an answer"
+
+
+def test_links_that_nobody_answers_ask_whether_the_machine_is_offline(ask, monkeypatch):
+    def offline(*_: object, **__: object) -> None:
+        raise requests.ConnectionError("no route to host")
+
+    monkeypatch.setattr("requests.request", offline)
+    code, _, err = ask("links", "--suite", "pacs")
+    assert code == 1
+    assert "Nothing answered: is this machine offline?" in err
+
+
+def test_links_does_not_say_everything_where_only_weights_have_links(hosts, ask):
+    hosts.files["download.pytorch.org/models/resnet50-0676ba61.pth"] = b"weights"
+    code, out, _ = ask("links", "--suite", "image-clef")
+    assert code == 0
+    assert "Everything that has a link has at least one live link." in out
+    assert "The images of image-clef have no link to ask" in out
+    assert "data list --suite image-clef" in out
 
 
 def test_a_size_that_is_not_as_read_is_said(hosts, ask):

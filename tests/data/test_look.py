@@ -54,7 +54,7 @@ def test_what_is_no_picture_is_named_and_left_out(tmp_path: Path) -> None:
     whole = (root / "street" / "square" / "pic_03.jpg").read_bytes()
     (root / "street" / "square" / "pic_03.jpg").write_bytes(whole[: len(whole) // 2])
     png = (root / "street" / "square" / "pic_02.png").read_bytes()
-    (root / "street" / "square" / "pic_02.png").write_bytes(png[:-20])
+    (root / "street" / "square" / "pic_02.png").write_bytes(png[: len(png) // 2])
     _, said = look(root)
     assert any("it is empty (0 bytes): ink/cross/pic_00.jpg" in s for s in said)
     assert any("it is not a picture: ink/cross/pic_01.jpg" in s for s in said)
@@ -62,6 +62,15 @@ def test_what_is_no_picture_is_named_and_left_out(tmp_path: Path) -> None:
     suite = written(root)
     assert len(suite.folders.left_out) == 4
     assert suite.domains[0].by_class == [10, 8, 10, 10]
+
+
+def test_bytes_after_the_end_of_a_picture_are_no_fault(tmp_path: Path) -> None:
+    root = own.tree(tmp_path / "mine")
+    for name in ("pic_00.jpg", "pic_02.png"):  # a phone's motion photo: a film after the picture
+        file = root / "ink" / "cross" / name
+        file.write_bytes(file.read_bytes() + b"ftypmp42" * 2000)
+    assert look(root)[1] == []
+    assert written(root).folders.left_out == []
 
 
 def test_too_many_files_that_are_no_pictures_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +122,7 @@ def test_one_class_with_half_the_images_few_pictures_and_other_files_are_odd(tmp
     shutil.copyfile(root / "ink" / "circle" / "pic_00.jpg", root / "ink" / "loose.jpg")
     _, said = look(root)
     assert any(s.startswith("circle is 67 % of ink") for s in said)
-    assert any("11 classes have fewer than 10 pictures in a domain" in s for s in said)
+    assert any("4 classes have fewer than 10 pictures in a domain" in s for s in said)
     assert any("smaller than 32 pixels" in s for s in said)
     assert any("not read: 1 .gif" in s for s in said)
     assert any("1 picture lies in ink itself, in no class" in s for s in said)
@@ -143,6 +152,9 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     (root / "ink").rename(root / "in\x1bk")
     with pytest.raises(UserError, match=r"holds characters that cannot be shown\. Rename it"):
         survey(root)
+    (root / "in\x1bk").rename(root / "ink ")
+    with pytest.raises(UserError, match=r"The name 'ink ' begins or ends with a space, which nobody sees\. Rename it"):
+        survey(root)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +164,8 @@ def test_a_name_that_cannot_be_shown_is_refused(tmp_path: Path) -> None:
         (["photo", "photocopy"], ["photo", "photoc"]),
         (["été", "ete"], ["ete", "d2"]),
         (["a", "b"], ["a", "b"]),
+        (["d2", "ζωγραφική", "φωτό"], ["d2", "d3", "d4"]),
+        (["φωτό", "d1", "d2"], ["d1", "d2", "d3"]),
     ],
 )
 def test_ids_are_short_and_differ(names: list[str], found: list[str]) -> None:
@@ -174,17 +188,48 @@ def test_what_is_no_data_set_says_what_is_wanted(tmp_path: Path, monkeypatch: py
     refused(tmp_path / "empty", "its 1 pictures lie in no folder")
     refused(tmp_path / "one", "has one domain only, 'ink'")
     refused(tmp_path / "one" / "ink", r"pictures one folder deep .*give the folder above: --from")
+    own.tree(tmp_path / "outer" / "my set", each=1)
+    refused(tmp_path / "outer", r"the domains one folder further down\. Give that folder: --from '.*/outer/my set'$")
     monkeypatch.setattr("benchmark.data.look.survey.LARGEST_TABLE", 2)
     refused(own.tree(tmp_path / "two", each=1), "more than 2 pictures: is it the right folder")
 
 
-def test_rows_of_a_table_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
+def test_files_that_a_table_names_and_are_not_there_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = own.table(own.tree(tmp_path / "tree", each=10), tmp_path / "mine")
     with (root / "pictures.csv").open("a") as file:
-        file.write("all/none.jpg,ink,circle\n,,\n,ink,circle\n")
+        file.write("all/none.jpg,ink,circle\n,,\n")
     found, said = look(root)
     assert found.form == "csv"
-    assert said[0].startswith("2 rows of the table cannot be used")
+    assert said == ["The table names 1 file that is not there: all/none.jpg. Left out."]
+    monkeypatch.setattr(proposing, "LEFT_OUT", 0)
+    with pytest.raises(UserError, match=r"1 of 121 files below .* are not there or no pictures.*Mend the table first"):
+        propose("mine", "mine", found)
+
+
+def test_rows_of_a_table_that_no_run_would_read_are_refused(tmp_path: Path) -> None:
+    root = own.table(own.tree(tmp_path / "tree", each=1), tmp_path / "mine")
+    with (root / "pictures.csv").open("a") as file:
+        file.write(",ink,circle\n../up.jpg,ink,circle\n")
+    with pytest.raises(UserError, match=r"line 14: path, domain and class are wanted.* \(and 1 more like it\)\. Mend"):
+        survey(root)
+
+
+def test_pictures_that_a_column_split_puts_in_no_part_are_said(tmp_path: Path) -> None:
+    root = own.table(own.tree(tmp_path / "tree"), tmp_path / "mine", split=True)
+    file = root / "pictures.csv"
+    file.write_text(file.read_text().replace(",train", ",val", 2))
+    _, said = look(root)
+    assert any(s.startswith("2 pictures are neither train nor test by the column split, so neither") for s in said)
+
+
+def test_lists_beside_a_table_are_not_used_and_not_announced(tmp_path: Path) -> None:
+    tree = own.tree(tmp_path / "tree")
+    own.table(tree, tmp_path / "mine")
+    own.lists(tree, sorted(own.KINDS))
+    for file in tree.glob("*.txt"):
+        shutil.copyfile(file, tmp_path / "mine" / file.name)
+    assert not survey(tmp_path / "mine").lists
+    assert survey(tree).lists
 
 
 def test_a_label_that_is_a_number_keeps_its_order(tmp_path: Path) -> None:

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmark.data import digits, folders, forms
+from benchmark.data import digits, fingerprint, forms
 from benchmark.data.decoded import read_image
-from benchmark.data.lists import Item, list_files, read_list, scan
+from benchmark.data.get.sources import how_to_get
+from benchmark.data.lists import Item, is_left_out, list_files, read_list, scan
 from benchmark.data.prepared import choose, data_folder, is_ours
+from benchmark.data.readings import tree_of
 from benchmark.errors import UserError
 from benchmark.machine import cores
 
 if TYPE_CHECKING:
     from benchmark.spec import DomainInfo, Reading, Suite
 
-# Train and test images as published, by the data sets' own papers and pages.
+# Train and test images as published: by the data sets' own papers and pages, then those of Digits-Five where they differ.
 DIGITS = {
-    "mnist": "60,000 / 10,000 (55,000 / 10,000 in Digits-Five)",
-    "mnistm": "59,001 / 9,001 (55,000 / 10,000 in Digits-Five)",
-    "usps": "7,291 / 2,007 (7,438 / 1,860 in Digits-Five)",
-    "svhn": "73,257 / 26,032",
-    "syn": "25,000 / 9,000 in Digits-Five",
+    "mnist": ((60_000, 10_000), (55_000, 10_000)),
+    "mnistm": ((59_001, 9_001), (55_000, 10_000)),
+    "usps": ((7_291, 2_007), (7_438, 1_860)),
+    "svhn": ((73_257, 26_032),),
+    "syn": ((25_000, 9_000),),
 }
 
 
@@ -81,23 +83,47 @@ class Report:
     data_root: str
     faults: list[Fault] = field(default_factory=list)
     domains: list[DomainFacts] = field(default_factory=list)
+    unlike: list[str] = field(default_factory=list)  # domains of ours whose counts are not the published ones: no fault
+    tier: str = ""
+    reading: str = ""  # which pictures a run of this tier trains on and scores, in words
     fingerprint: str = ""
+    next: str = ""  # how to get what is not there
 
     @property
     def ok(self) -> bool:
         """Nothing is wrong."""
         return not self.faults
 
+    def words(self, split: str, *, quick: bool) -> str:
+        """What to say when nothing is wrong."""
+        well = "All is well."
+        if self.unlike:
+            sound = "Nothing is wrong" if quick else "Every picture is sound"
+            well = (
+                f"{sound}, but the counts are not the published ones: {', '.join(self.unlike)}. A part of the images can be "
+                "trained on, so that is no fault."
+            )
+        reading = f", {self.reading}" if self.reading else ""
+        return f"{well} Fingerprint {self.fingerprint} (tier {self.tier}, split {split}{reading})."
+
 
 def check(
-    suite: Suite, data_root: Path | None, options: Mapping[str, str] | None = None, *, quick: bool = False
+    suite: Suite,
+    data_root: Path | None,
+    options: Mapping[str, str] | None = None,
+    *,
+    quick: bool = False,
+    tier: str = "",
 ) -> Report:
-    """Look at everything; `quick` leaves out the decoding of every picture."""
-    root, options = data_folder(data_root), dict(options or {})
-    report = Report(suite.name, str(root))
+    """Look at everything; `quick` leaves out the decoding of every picture. Counts and fingerprint are those of a run at
+    `tier`, by default lite."""
+    root, tier = data_folder(data_root), tier or _tier(suite)
+    options = {**suite.tier(tier).options, **(options or {})}
+    report = Report(suite.name, str(root), tier=tier)
     folder = root / suite.folder
     if not folder.is_dir():
         report.faults.append(Fault(str(folder), "the folder is not there"))
+        report.next = how_to_get(suite, root)
         return report
     if suite.reader == "digits":
         _digits(suite, folder, report)
@@ -105,10 +131,24 @@ def check(
         described = suite.folders
         reading = described.reading(choose(options, described.option, [r.name for r in described.readings]))
         _folders(suite, folder, report, reading, quick, data_root)
+        if any(not (folder / d.name).is_dir() for d in suite.domains) and not report.ok:
+            report.next = how_to_get(suite, root)
     if report.ok:
-        reader = digits if suite.reader == "digits" else folders
-        report.fingerprint = reader.fingerprint(suite, _tier(suite), suite.default_split, data_root, options)
+        _as_run(suite, folder, report, options, data_root)
     return report
+
+
+def _as_run(suite: Suite, folder: Path, report: Report, options: Mapping[str, str], data_root: Path | None) -> None:
+    """Fingerprint and counts as a run of this tier has them: its options decide what is trained on and scored."""
+    try:
+        if suite.reader != "digits":
+            tree = tree_of(suite, folder, suite.default_split, suite.classes, options, data_root)
+            sizes = {d.info.id: (len(d.train), len(d.test)) for d in tree.domains}
+            report.reading = tree.words
+            report.domains = [replace(d, train=sizes[d.id][0], test=sizes[d.id][1]) for d in report.domains]
+        report.fingerprint = fingerprint(suite, report.tier, suite.default_split, data_root, options)
+    except UserError as error:  # the weights that this tier starts from, say
+        report.faults.append(Fault(str(folder), str(error)))
 
 
 def _tier(suite: Suite) -> str:
@@ -136,10 +176,12 @@ def _digits(suite: Suite, folder: Path, report: Report) -> None:
         report.faults += [Fault(str(file), what) for what in wrong]
         if not wrong:
             size = "×".join(str(n) for n in arrays["x_train"].shape[1:])
-            note = f"{size}; as published: {DIGITS.get(domain.name, 'unknown')}"
-            report.domains.append(
-                DomainFacts(domain.id, domain.name, len(arrays["y_train"]), len(arrays["y_test"]), note)
-            )
+            train, test = len(arrays["y_train"]), len(arrays["y_test"])
+            known = DIGITS.get(domain.name, ())
+            words = ", or in Digits-Five ".join(" / ".join(f"{n:,}" for n in pair) for pair in known)
+            report.domains.append(DomainFacts(domain.id, domain.name, train, test, f"{size}; as published: {words}"))
+            if known and (train, test) not in known:
+                report.unlike.append(f"{domain.id} {train:,} / {test:,} of {words}")
 
 
 def _folders(suite: Suite, root: Path, report: Report, reading: Reading, quick: bool, data_root: Path | None) -> None:
@@ -172,8 +214,8 @@ def _by_classes(suite: Suite, domain: DomainInfo, root: Path, report: Report, qu
     report.faults += _pictures([root / item.name for item in items], quick)
     for reading in suite.folders.readings:
         for part, file in list_files(root, domain.name, reading).items():
-            report.faults += _list(file, root, suite.classes, reading.first_label, needed=part == "train")[1]
-    report.domains.append(_facts(suite, domain, count))
+            report.faults += _list(file, root, suite, reading, needed=part == "train")[1]
+    _count(suite, domain, root, report, count)
 
 
 def _formed(suite: Suite, root: Path, report: Report, found: forms.Found, quick: bool) -> None:
@@ -189,19 +231,31 @@ def _formed(suite: Suite, root: Path, report: Report, found: forms.Found, quick:
         report.faults += [Fault(p.file, "the table names it, and it is not there") for p in gone]
         names = {p.file for p in gone}
         report.faults += _pictures([Path(p.file) for p in items if p.file not in names], quick)
-        report.domains.append(_facts(suite, domain, count))
+        _count(suite, domain, root, report, count)
 
 
-def _facts(suite: Suite, domain: DomainInfo, count: Mapping[int, int]) -> DomainFacts:
-    """How many pictures a domain has, beside how many it should have."""
-    total, official = sum(count.values()), published(suite, domain.name)
+def _count(suite: Suite, domain: DomainInfo, root: Path, report: Report, count: Mapping[int, int]) -> None:
+    """How many pictures a domain has, beside how many it should have.
+
+    Of a published set a part may be had; with one's own pictures something happened since the file was written.
+    """
+    have = [count[label] for label in range(len(suite.classes))]
+    total, official = sum(have), published(suite, domain.name)
+    same = have == domain.by_class if domain.by_class else total == official
     who = "as published" if is_ours(suite) else "as the suite file says"
-    note = f"{who}: {official:,}" if official else ""
-    if domain.by_class and [count[i] for i in range(len(suite.classes))] == domain.by_class:
-        note = f"{who}, class by class"
-    elif official and total == official and not domain.by_class:
-        note = who
-    return DomainFacts(domain.id, domain.name, total, total, note)
+    as_told = f"{who}, class by class" if domain.by_class else who
+    note = (as_told if same else f"{who}: {official:,}") if official else ""
+    report.domains.append(DomainFacts(domain.id, domain.name, total, total, note))
+    if same or not official:
+        return
+    if is_ours(suite):
+        report.unlike.append(f"{domain.id} {total:,} of {official:,}{' (other classes)' if total == official else ''}")
+        return
+    by_class = zip(suite.classes, have, domain.by_class, strict=False)
+    told = [f"{name} {n:,}, not {wanted:,}" for name, n, wanted in by_class if n != wanted]
+    words = "; ".join(told or [f"{total:,}, not {official:,}"])
+    fault = f"its pictures are not those that the suite file counts: {words}. If that is meant, change by_class there"
+    report.faults.append(Fault(str(root / domain.name), fault))
 
 
 def _by_lists(suite: Suite, domain: DomainInfo, root: Path, report: Report, reading: Reading, quick: bool) -> None:
@@ -212,17 +266,23 @@ def _by_lists(suite: Suite, domain: DomainInfo, root: Path, report: Report, read
         return
     sizes = {}
     for part, file in lists.items():
-        items, wrong = _list(file, root, suite.classes, reading.first_label, needed=True)
+        items, wrong = _list(file, root, suite, reading, needed=True)
         sizes[part] = len(items)
         if file == lists["train"] and part == "test":
             break  # one list of all pictures
         report.faults += wrong
         report.faults += _pictures([p for p in (root / item.name for item in items) if p.is_file()], quick)
-    official = reading.counts.get(domain.name) or [published(suite, domain.name)]
+    first = suite.folders.readings[0].counts  # where a reading is silent, its version is as the first one
+    official = reading.counts.get(domain.name) or first.get(domain.name) or [published(suite, domain.name)]
     whose = f"as published ({reading.name})" if reading.counts else "as published"
-    same = official in ([sizes["train"], sizes["test"]], [sizes["train"]])
-    note = whose if same else f"{whose}: {' / '.join(f'{n:,}' for n in official)}"
+    total = sizes["train"] + (sizes["test"] if lists["train"] != lists["test"] else 0)
+    same = official in ([sizes["train"], sizes["test"]], [total])
+    words = " / ".join(f"{n:,}" for n in official)
+    note = (whose if same else f"{whose}: {words}") if any(official) else ""
     report.domains.append(DomainFacts(domain.id, domain.name, sizes["train"], sizes["test"], note))
+    if is_ours(suite) and any(official) and not same:
+        came = f"{sizes['train']:,} / {sizes['test']:,}" if len(official) > 1 else f"{total:,}"
+        report.unlike.append(f"{domain.id} {came} of {words}")
 
 
 def _strange_folders(folder: Path, classes: Sequence[str]) -> list[Fault]:
@@ -230,26 +290,36 @@ def _strange_folders(folder: Path, classes: Sequence[str]) -> list[Fault]:
     return [Fault(str(folder / n), "this folder is none of the classes") for n in names if n not in classes]
 
 
-def _list(
-    file: Path, tree: Path, classes: Sequence[str], first_label: int, *, needed: bool
-) -> tuple[list[Item], list[Fault]]:
-    """The items of a list, and every line of it that is wrong."""
+def _list(file: Path, tree: Path, suite: Suite, reading: Reading, *, needed: bool) -> tuple[list[Item], list[Fault]]:
+    """The items of a list, and every line of it that is wrong; what a suite of class folders leaves out may stand in it."""
+    by_folder, classes = reading.pictures == "tree", suite.classes
+    left_out = {*suite.folders.left_out} - {*classes} if by_folder else set[str]()
+    numbered = not any(
+        "/" not in name for name in left_out
+    )  # without a class of theirs, the labels count others than ours
     try:
-        items = read_list(file, first_label)
+        items = read_list(file, reading.first_label)
     except UserError as error:
         return [], [Fault(str(file), str(error).removeprefix(f"{file}, "))]
     faults = [Fault(str(file), "the list is empty")] if needed and not items else []
     for number, item in enumerate(items, start=1):
-        if item.label >= len(classes):
-            faults.append(Fault(str(file), f"line {number}: the label {item.label} is not in 0–{len(classes) - 1}"))
-        elif len(item.name.split("/")) > 2 and item.name.split("/")[-2] != classes[item.label]:
-            folder = item.name.split("/")[-2]
-            faults.append(
-                Fault(str(file), f"line {number}: {item.name} has the label of {classes[item.label]}, not of {folder}")
-            )
+        if is_left_out(item.name, left_out):
+            continue
+        wrong = [_label_fault(item, classes)] if numbered else []
         if not (tree / item.name).is_file():
-            faults.append(Fault(str(file), f"line {number}: names {item.name}, which is not there"))
+            wrong.append(f"names {item.name}, which is not there")
+        faults += [Fault(str(file), f"line {number}: {what}") for what in wrong if what]
     return items, faults
+
+
+def _label_fault(item: Item, classes: Sequence[str]) -> str:
+    """What is wrong with the label of a list's line; empty when nothing is."""
+    if item.label >= len(classes):
+        return f"the label {item.label} is not in 0–{len(classes) - 1}"
+    folders = item.name.split("/")[:-1]
+    if len(folders) > 1 and folders[-1] != classes[item.label]:
+        return f"{item.name} has the label of {classes[item.label]}, not of {folders[-1]}"
+    return ""
 
 
 def _pictures(files: Sequence[Path], quick: bool) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ Face answers with the address of a store, clouds with a page when a share is gon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import requests
 
 from benchmark.data.get.download import describe
-from benchmark.data.get.sources import Source, Thing
+from benchmark.data.get.sources import Source, Thing, things
 
 TIMEOUT = (6.0, 10.0)  # seconds to connect, seconds of silence
 AT_ONCE = 16
@@ -30,6 +30,7 @@ class Link:
     live: bool
     size: int  # bytes; 0: it did not say
     words: str  # why it is dead, or what is odd about it
+    answered: bool = True  # by somebody, be it with a refusal
 
     @property
     def host(self) -> str:
@@ -56,29 +57,42 @@ def ask_all(
 
 def ask(source: Source, url: str, timeout: tuple[float, float] = TIMEOUT) -> Link:
     """One address: its size, or why it is dead."""
-    live, size, words = _answer("HEAD", url, timeout)
+    answered, live, size, words = _answer("HEAD", url, timeout)
     if not live or not size:
-        live, size, words = _answer("GET", url, timeout)
+        answered, live, size, words = _answer("GET", url, timeout)
     if live and size and source.size and abs(size - source.size) > TOLERANCE * source.size:
         words = f"{source.size:,} bytes were read"
-    return Link(source, url, live, size, words)
+    return Link(source, url, live, size, words, answered)
 
 
-def _answer(verb: str, url: str, timeout: tuple[float, float]) -> tuple[bool, int, str]:
+def _answer(verb: str, url: str, timeout: tuple[float, float]) -> tuple[bool, bool, int, str]:
     headers = {"Accept-Encoding": "identity"} | ({"Range": "bytes=0-0"} if verb == "GET" else {})
     try:
         with requests.request(
             verb, url, headers=headers, timeout=timeout, allow_redirects=True, stream=True
         ) as response:
             if not response.ok:
-                return False, 0, f"it answers {response.status_code} {response.reason}".strip()
+                return True, False, 0, f"it answers {response.status_code} {response.reason}".strip()
             if response.headers.get("Content-Type", "").startswith("text/html"):
-                return False, 0, "it gives a web page instead of the file"
+                return True, False, 0, "it gives a web page instead of the file"
             total = response.headers.get("Content-Range", "").rpartition("/")[2]
             size = total if response.status_code == 206 else response.headers.get("Content-Length", "")
-            return True, int(size) if size.isdigit() else 0, ""
+            return True, True, int(size) if size.isdigit() else 0, ""
     except requests.RequestException as error:
-        return False, 0, describe(error)
+        return False, False, 0, describe(error)
+
+
+def without_a_live_link(
+    wanted: Mapping[tuple[str, str], Sequence[Source]], links: Sequence[Link]
+) -> dict[str, list[str]]:
+    """What nobody gives now and the files that would give it; `wanted` by data set and version of its lists."""
+    dead = {}
+    for (dataset, version), found in wanted.items():
+        several = any(s.variant for s in found)
+        for thing in unreachable(things(found), links):
+            name = f"{dataset}: {thing.name}{f' ({version})' if several else ''}"
+            dead[name] = [s.file for way in thing.order() for s in way]
+    return dead
 
 
 def unreachable(wanted: Sequence[Thing], links: Sequence[Link]) -> list[Thing]:

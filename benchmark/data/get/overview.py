@@ -18,13 +18,15 @@ class Line:
     classes: int
     images: int  # as published; 0: the suite file does not say
     folder: str
-    here: bool
+    here: bool  # there is something in it
+    empty: bool  # it is there, with nothing in it
     mini_offline: bool
 
     def words(self) -> str:
         """For people."""
         size = f", {self.images:,} images" if self.images else ""
-        state = "here" if self.here else "not here" + ("; tier mini needs no images" if self.mini_offline else "")
+        offline = "; tier mini needs no images" if self.mini_offline else ""
+        state = "here" if self.here else ("empty" if self.empty else "not here") + offline
         return f"{self.domains} domains, {self.classes} classes{size}  [{self.folder}: {state}]"
 
 
@@ -37,5 +39,6 @@ def overview(root: Path) -> list[Line]:
         images = sum(sum(d.by_class) or d.images for d in suite.domains) or sum(map(sum, listed))
         offline = any(tier.data == "embedded" for tier in suite.tiers.values())
         place, shape = root / suite.folder, (len(suite.domains), len(suite.classes))
-        lines.append(Line(name, suite.title, *shape, images, str(place), place.is_dir(), offline))
+        here = place.is_dir() and any(place.iterdir())
+        lines.append(Line(name, suite.title, *shape, images, str(place), here, place.is_dir() and not here, offline))
     return lines

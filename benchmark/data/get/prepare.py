@@ -12,7 +12,7 @@ from benchmark.data.cache import make_folder, write_json, write_npz
 from benchmark.data.digits import empty_classes, faults
 from benchmark.data.get import archive, importers, shards, trees, weights
 from benchmark.data.get.check import count_words
-from benchmark.data.get.sources import downloads, sources
+from benchmark.data.get.sources import datasets, downloads, how_to_get, sources
 from benchmark.data.parquet import of_pictures
 from benchmark.data.prepared import writable
 from benchmark.errors import UserError
@@ -39,10 +39,8 @@ def prepare(suite: Suite, root: Path, origin: Path | None = None, *, again: bool
     top = origin or downloads(root, suite.source)
     if not top.is_dir():
         what = "does not exist" if not top.exists() else "is not a folder"
-        raise UserError(
-            f"{top} {what}. Give the folder with your files: --from FOLDER, or fetch them first: "
-            f"python -m benchmark data fetch --suite {suite.name} --data-root {root}"
-        )
+        public = f" {how_to_get(suite, root)}" if suite.source in datasets() else ""
+        raise UserError(f"{top} {what}. Give the folder with your files: --from FOLDER.{public}")
     done = Prepared()
     tops = [top, *_unpacked(suite, top, root, done)]
     if suite.reader == "digits":

@@ -72,8 +72,8 @@ def unpack(shards: Sequence[Path], folder: Path, suite: Suite) -> Written:
 
 
 def _class(shard: Path, row: Row, names: Sequence[str], known: Mapping[str, str]) -> str:
-    """The class's own name; a bare number is its place among the suite's classes."""
-    if isinstance(row.label, int) and 0 <= row.label < len(names):
+    """The class's own name; a bare number that is none is its place among the suite's classes."""
+    if isinstance(row.label, int) and str(row.label) not in known and 0 <= row.label < len(names):
         return names[row.label]
     return _known(shard, "class", str(row.label), known)
 

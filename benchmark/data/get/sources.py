@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from benchmark.errors import UserError, unknown
+
+if TYPE_CHECKING:
+    from benchmark.spec import Suite
 
 FILE = Path(__file__).with_name("sources.toml")
 Route = Literal["publisher", "tll", "huggingface"]
@@ -131,6 +134,19 @@ def sources(dataset: str, variant: str = "cleaned", file: Path = FILE) -> list[S
     document = _document(file)
     found = [*document.files, *(source for lists in document.lists for source in lists.files())]
     return [s for s in found if s.suite == dataset and s.variant in ("", variant)]
+
+
+def by_hand(dataset: str) -> bool:
+    """Whether the images of a data set are to be got by a person: all that a program can fetch are weights."""
+    return all(s.place == "weights" for s in sources(dataset))
+
+
+def how_to_get(suite: Suite, root: Path) -> str:
+    """What to type when the pictures of a suite are not there; `root` is the data root."""
+    if suite.source not in datasets():
+        return f"Name the folder with {suite.folder} in it: --data-root FOLDER"
+    verb, words = ("list", "Where to get them by hand") if by_hand(suite.source) else ("fetch", "To get them")
+    return f"{words}: python -m benchmark data {verb} --suite {suite.address} --data-root {root}"
 
 
 def manual(dataset: str, root: Path, file: Path = FILE) -> list[Manual]:

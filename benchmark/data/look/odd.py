@@ -37,8 +37,13 @@ def number(n: int, one: str, many: str = "") -> str:
 
 
 def _tables(found: Survey) -> Iterator[str]:
-    if found.faults:
-        yield f"{number(len(found.faults), 'row')} of the table cannot be used: {found.faults[0]}."
+    if found.gone:
+        noun = number(len(found.gone), "file that is", "files that are")
+        yield f"The table names {noun} not there: {some(found.gone)}. Left out."
+    apart = [s.entry.name for s in found.pictures if not (s.entry.part or s.fault)]
+    if found.lists and found.form != "tree" and apart:
+        noun = number(len(apart), "picture is", "pictures are")
+        yield f"{noun} neither train nor test by the column split, so neither trained on nor scored: {some(apart)}."
 
 
 def _missing(found: Survey, classes: Sequence[str]) -> Iterator[str]:
@@ -94,16 +99,18 @@ def _copies(found: Survey) -> Iterator[str]:
 
 def _shares(found: Survey, classes: Sequence[str]) -> Iterator[str]:
     counts = found.counts()
-    few = []
+    few: dict[str, list[str]] = defaultdict(list)  # by class
     for domain, own in counts.items():
         total = sum(own[c] for c in classes)
         kind, most = max(((c, own[c]) for c in classes), key=lambda pair: pair[1])
         if len(classes) > 2 and 2 * most >= total:
             yield f"{kind} is {100 * most / total:.0f} % of {domain}: who always answers {kind} is right that often."
-        few += [f"{domain}/{c} ({own[c]})" for c in classes if own[c] < FEW]
+        for c in classes:
+            if own[c] < FEW:
+                few[c].append(f"{domain}/{c} ({own[c]})")
     if few:
-        noun = number(len(few), "class has", "classes have")
-        yield f"{noun} fewer than {FEW} pictures in a domain, so accuracies there say little: {some(few)}."
+        noun, where = number(len(few), "class has", "classes have"), [place for own in few.values() for place in own]
+        yield f"{noun} fewer than {FEW} pictures in a domain, so accuracies there say little: {some(where)}."
     totals = {d: sum(own[c] for c in classes) for d, own in counts.items()}
     small, large = min(totals, key=lambda d: totals[d]), max(totals, key=lambda d: totals[d])
     if totals[large] >= 20 * totals[small]:

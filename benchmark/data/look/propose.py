@@ -13,6 +13,7 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -80,11 +81,12 @@ def propose(name: str, root: str, found: Survey) -> Proposal:
     classes = sorted(
         shared, key=lambda kind: (0, int(kind), kind) if kind.isascii() and kind.isdigit() else (1, 0, kind)
     )
-    broken = [s.entry.name for s in found.pictures if s.fault]
+    broken = [*found.gone, *(s.entry.name for s in found.pictures if s.fault)]
     if len(broken) > LEFT_OUT:
+        total, what = len(found.pictures) + len(found.gone), "not there or no pictures" if found.gone else "no pictures"
         raise UserError(
-            f"{len(broken):,} of {len(found.pictures):,} files below {found.root} are no pictures, {some(broken, 2)}: too many "
-            f"to leave out one by one. Move them away first."
+            f"{len(broken):,} of {total:,} files below {found.root} are {what}, {some(broken, 2)}: too many to leave out one "
+            f"by one. {'Mend the table' if found.gone else 'Move them away'} first."
         )
     every = {kind for own in counts.values() for kind in own} | {s.kind for s in found.pictures}
     return Proposal(name, root, found, classes, ids(list(counts)), [*sorted(every - shared), *broken])
@@ -99,7 +101,8 @@ def ids(domains: Sequence[str]) -> dict[str, str]:
         short = next(
             (slug[:n] for n in range(3, len(slug) + 1) if not any(o.startswith(slug[:n]) for o in others)), slug
         )
-        found[domain] = short if short and short not in found.values() else f"d{place}"
+        numbers, taken = (f"d{n}" for n in count(place)), {*found.values()}
+        found[domain] = short if short and short not in taken else next(id for id in numbers if id not in taken)
     return found
 
 

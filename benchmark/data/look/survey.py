@@ -1,12 +1,13 @@
 """What is in a folder of pictures: every file's domain, class, size and shape, and which of them are none. Headers only.
 
-Nothing is decoded whole: of 40,000 files each is opened once for its first and last bytes. Files of equal length are hashed:
-only they can be copies.
+Of 40,000 files each is opened once for its first and last bytes; only what does not end as it should is decoded whole. Files
+of equal length are hashed: only they can be copies.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from benchmark.data.decoded import reason
+from benchmark.data.decoded import read_image, reason
 from benchmark.data.forms import Entry, read_table, shards_of, table_of, unpacked
 from benchmark.data.lists import PARTS, is_picture
 from benchmark.data.prepared import hash_file
@@ -53,7 +54,7 @@ class Survey:
     root: Path
     form: str
     pictures: list[Seen]
-    faults: list[str] = field(default_factory=list)  # rows of a table that are not right
+    gone: list[str] = field(default_factory=list)  # what a table names and is not there
     other: Counter[str] = field(default_factory=Counter)  # files of a kind that is not read, by suffix
     loose: Counter[str] = field(default_factory=Counter)  # pictures outside class folders, by folder
     copies: list[list[Seen]] = field(default_factory=list)  # sets of files with the same bytes
@@ -82,10 +83,12 @@ def survey(root: Path, data_root: Path | None = None, tell: Tell | None = None) 
     table, entries = table_of(root), list[Entry]()
     if table is not None:
         found.form = "csv"
-        entries, found.faults = read_table(table)
-        gone = [e for e in entries if not os.path.isfile(e.file)]
-        found.faults += [f"{table} names {e.name}, which is not there" for e in gone]
-        entries = [e for e in entries if os.path.isfile(e.file)]
+        rows, faults = read_table(table)
+        if faults:
+            more = f" (and {len(faults) - 1} more like it)" if len(faults) > 1 else ""
+            raise UserError(f"{faults[0]}{more}. Mend the table: no run would read it as it is.")
+        entries = [e for e in rows if os.path.isfile(e.file)]
+        found.gone = sorted({e.name for e in rows} - {e.name for e in entries})
     else:
         entries = _walk(root, found)
         shards = [] if entries else shards_of(root)
@@ -96,7 +99,7 @@ def survey(root: Path, data_root: Path | None = None, tell: Tell | None = None) 
         raise UserError(_too_few(root, found, entries))
     found.pictures = _seen(entries, tell)
     found.copies = _copies(found.pictures)
-    found.lists = _listed(root, entries)
+    found.lists = _listed(root, entries, found.form)
     return found
 
 
@@ -105,17 +108,21 @@ def _walk(root: Path, found: Survey) -> list[Entry]:
     entries: list[Entry] = []
     for domain in _folders(root):
         for kind in _folders(f"{root}/{domain}"):
-            for file in sorted(e.name for e in os.scandir(f"{root}/{domain}/{kind}") if e.is_file()):
-                name = f"{domain}/{kind}/{file}"
-                if is_picture(file):
+            for e in sorted(os.scandir(f"{root}/{domain}/{kind}"), key=lambda e: e.name):
+                name = f"{domain}/{kind}/{e.name}"
+                if is_picture(e.name):
                     entries.append(Entry(f"{root}/{name}", name, domain, kind))
-                elif not file.startswith("."):
-                    found.other[Path(file).suffix.lower() or "(none)"] += 1
+                elif e.is_file() and not e.name.startswith("."):
+                    found.other[Path(e.name).suffix.lower() or "(none)"] += 1
             if len(entries) > LARGEST_TABLE:
                 raise UserError(f"{root} holds more than {LARGEST_TABLE:,} pictures: is it the right folder?")
-        found.loose[f"{root}/{domain}"] = sum(is_picture(e.name) for e in os.scandir(f"{root}/{domain}"))
-    found.loose[str(root)] = sum(is_picture(e.name) for e in os.scandir(root))
+        found.loose[f"{root}/{domain}"] = _pictures_in(f"{root}/{domain}")
+    found.loose[str(root)] = _pictures_in(root)
     return entries
+
+
+def _pictures_in(place: Path | str) -> int:
+    return sum(is_picture(e.name) and e.is_file() for e in os.scandir(place))
 
 
 def _folders(place: Path | str) -> list[str]:
@@ -124,8 +131,10 @@ def _folders(place: Path | str) -> list[str]:
 
 def _plain(entries: Sequence[Entry]) -> None:
     for name in {name for e in entries for name in (e.domain, str(e.kind))}:
-        if not is_plain(name) or name != name.strip() or "\\" in name:
+        if not is_plain(name) or "\\" in name:
             raise UserError(f"The name {shown(name)!r} holds characters that cannot be shown. Rename it.")
+        if name != name.strip():
+            raise UserError(f"The name {name!r} begins or ends with a space, which nobody sees. Rename it.")
 
 
 def _too_few(root: Path, found: Survey, entries: Sequence[Entry]) -> str:
@@ -140,11 +149,22 @@ def _too_few(root: Path, found: Survey, entries: Sequence[Entry]) -> str:
             f"{root} has pictures one folder deep ({Path(deeper[0]).name}, …), as classes of one domain. Wanted: {wanted}. "
             f"If they are classes, give the folder above: --from {root.parent}"
         )
+    inner = next((f"{root}/{name}" for name in _folders(root) if _is_data_set(f"{root}/{name}")), "")
+    if inner:
+        return f"{root} has the domains one folder further down. Give that folder: --from {shlex.quote(inner)}"
     what = (
         f"its {found.loose[str(root)]:,} pictures lie in no folder" if found.loose[str(root)] else "it has no pictures"
     )
     also = ", or one CSV with the columns path, domain, class, or parquet with image, label, domain"
     return f"{root} is no data set yet: {what}. Wanted: {wanted}{also}."
+
+
+def _is_data_set(place: str) -> bool:
+    """Whether pictures lie in class folders of this folder."""
+    try:
+        return any(_pictures_in(f"{place}/{d}/{kind}") for d in _folders(place) for kind in _folders(f"{place}/{d}"))
+    except OSError:  # a folder that nobody may look into is none to suggest
+        return False
 
 
 # -- file by file -------------------------------------------------------------------------------------------------------
@@ -162,6 +182,8 @@ def _seen(entries: Sequence[Entry], tell: Tell | None) -> list[Seen]:
 
 def look(entry: Entry) -> Seen:
     """The head and the end of one file."""
+    if not os.path.isfile(entry.file):
+        return Seen(entry, 0, 0, "it is a folder" if os.path.isdir(entry.file) else "it leads to no file")
     try:
         size = os.stat(entry.file).st_size
         if not size:
@@ -176,9 +198,17 @@ def look(entry: Entry) -> Seen:
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return Seen(entry, 0, 0, SHORT if "truncated" in str(error).lower() else reason(error))
     mark, reach = ENDS.get(form, (b"", 0))
-    if mark not in tail[-reach:]:
-        return Seen(entry, size, 0, SHORT)
-    return Seen(entry, size, side)
+    whole = mark in tail[-reach:] or _decodes(entry.file)
+    return Seen(entry, size, side) if whole else Seen(entry, size, 0, SHORT)
+
+
+def _decodes(file: str) -> bool:
+    """Phones append films and depth maps to whole pictures, which then do not end as pictures do: the decoder decides."""
+    try:
+        read_image(Path(file), 8)
+    except UserError:
+        return False
+    return True
 
 
 def _copies(pictures: Sequence[Seen]) -> list[list[Seen]]:
@@ -197,12 +227,12 @@ def _copies(pictures: Sequence[Seen]) -> list[list[Seen]]:
     return sorted((same for same in by_mark.values() if len(same) > 1), key=len, reverse=True)
 
 
-def _listed(root: Path, entries: Sequence[Entry]) -> bool:
-    """Whether every domain comes with a train and a test part."""
+def _listed(root: Path, entries: Sequence[Entry], form: str) -> bool:
+    """Whether every domain comes with a train and a test part: by a column, or, beside class folders only, by lists."""
     parts: dict[str, set[str]] = defaultdict(set)
     for e in entries:
         parts[e.domain].add(e.part)
-    places = ("", "splits/", "image_list/")
+    places = ("", "splits/", "image_list/") if form == "tree" else ()
     return all(
         {*PARTS} <= own or any(all((root / f"{p}{d}_{part}.txt").is_file() for part in PARTS) for p in places)
         for d, own in parts.items()
