@@ -47,7 +47,7 @@ def reproduce(
 ) -> int:
     """Reproduce a table or figure of the paper: run what is missing, then ours beside the printed, with the verdicts."""
     from benchmark.cli.parts import session
-    from benchmark.launch.local import default_workers
+    from benchmark.launch.device import default_workers
 
     if executor not in ("local", "slurm"):
         raise unknown("executor", executor, ["local", "slurm"])

@@ -144,7 +144,7 @@ def run(
 ) -> int:
     """Run a suite: plan, launch, show the comparison table. What is done already is not run again."""
     from benchmark.cli.parts import session
-    from benchmark.launch.local import default_workers
+    from benchmark.launch.device import default_workers
 
     if normalise(selection) not in RULES:
         raise unknown("selection rule", selection, [r.replace("_", "-") for r in RULES])

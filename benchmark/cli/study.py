@@ -58,7 +58,7 @@ def tune(
 
     The defaults stay unless a trial beats them by more than the score moves from seed to seed.
     """
-    from benchmark.launch.local import default_workers
+    from benchmark.launch.device import default_workers
     from benchmark.plan import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
 
     study = tuning.Study(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FULL = 0.95  # share of the task's memory at which a run is ended by us, before SLURM ends the whole task
-LIBRARIES_MB = 300  # torch's, as far as a run touches them; SLURM counts them in every process
 LOOK_SECONDS = 0.25  # between two looks at the children
 
 
@@ -70,8 +69,9 @@ def spare_the_task(children: Sequence[Child], limit_mb: int) -> None:
     """End the largest child when all of them and this process come near the task's memory; one at a time."""
     if not limit_mb or any(child.killed_for for child in children):
         return
-    used = {child.pid: memory_mb(child.pid) for child in children}
-    total = sum(used.values()) + memory_mb(os.getpid())
+    here = _status(os.getpid())  # this process maps libraries and nothing else
+    used = {child.pid: memory_mb(child.pid, here["RssFile"]) for child in children}
+    total = sum(used.values()) + sum(here.values()) / 1024
     if total > FULL * limit_mb and children:
         largest = max(children, key=lambda child: used[child.pid])
         beside = f", {used[largest.pid]:.0f} MB of them by this run," if len(children) > 1 else ""
@@ -79,13 +79,14 @@ def spare_the_task(children: Sequence[Child], limit_mb: int) -> None:
         _kill(largest.pid, signal.SIGKILL)
 
 
-def memory_mb(pid: int) -> float:
-    """Memory that nobody can take from a process: its own, and what libraries may take. Mapped pictures are no part of it.
+def memory_mb(pid: int, libraries: int) -> float:
+    """Memory that nobody can take from a process: its own, and up to `libraries` kB of mapped files.
 
-    The pages of a mapped file are the system's to drop, all 115 GB of DomainNet's; of them no more counts than libraries have.
+    The pages of a mapped file are the system's to drop, all 115 GB of DomainNet's. SLURM counts them in every process; of
+    them no more counts here than the libraries have that its parent has touched (torch's: 540 MB with CUDA's).
     """
     found = _status(pid)
-    return (found["RssAnon"] + min(found["RssFile"], LIBRARIES_MB * 1024)) / 1024
+    return (found["RssAnon"] + min(found["RssFile"], libraries)) / 1024
 
 
 def _status(pid: int) -> dict[str, int]:

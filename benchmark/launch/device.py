@@ -22,7 +22,10 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from benchmark.spec import TierSettings
+from benchmark.errors import UserError
+from benchmark.machine import cores
+from benchmark.run.speed import AMPERE, needs_precision
+from benchmark.spec import RunSpec, TierSettings, resolve
 
 PRETEND = "BENCHMARK_PRETEND_GPUS"
 PATIENCE = 120.0  # seconds for the driver; a healthy one takes a few
@@ -35,6 +38,8 @@ _MB_AN_IMAGE = {
     "effnet-lite0-tail": (10.0, 224),
 }
 _OF_OTHERS = _MB_AN_IMAGE["resnet101"]  # networks of libraries: assumed, as the deepest of ours
+SHARED = 4  # runs on one GPU: a small one leaves most of it idle, waiting for Python; more gain nothing
+FILLED = 0.9  # of a GPU's free memory
 _CONTEXT_MB = 800  # CUDA's own part of each process, with its libraries
 
 
@@ -124,6 +129,35 @@ def need_mb(settings: TierSettings, domains: int) -> float:
     of_an_image, side = _MB_AN_IMAGE.get(network.name, _OF_OTHERS)
     images = settings.batch * domains
     return _CONTEXT_MB + images * of_an_image * network.width * (network.image_size / side) ** 2
+
+
+def default_workers(specs: Sequence[RunSpec], gpus: Sequence[Gpu], per_device: int = 0) -> int:
+    """Runs at the same time: the cores divided by the threads of a run; with GPUs `per_device` on each of them.
+
+    0 of these means as many as fit into the least free memory of them, up to `SHARED`.
+    """
+    fit = max(1, cores() // max((spec.threads for spec in specs), default=1))
+    if not gpus:
+        return fit
+    if per_device:
+        return per_device * len(gpus)
+    free = min(gpu.free_mb for gpu in gpus)
+    shapes = {(spec.suite, spec.tier, spec.overrides): resolve(spec) for spec in specs}
+    need = max((need_mb(shape.settings, len(shape.suite.domains)) for shape in shapes.values()), default=1.0)
+    each = max(1, min(SHARED, int(FILLED * free / need)))
+    return max(len(gpus), min(fit, each * len(gpus)))
+
+
+def check_precision(precision: str, device: str) -> None:
+    """A sentence when one of the devices does not compute so. This process must not touch CUDA: its children could not."""
+    if not device.startswith("cuda"):
+        return needs_precision(precision, device)
+    for place in visible(device):
+        lacks = complaint(survey(only=place), capability=AMPERE)
+        if lacks:
+            raise UserError(
+                f"run.precision={precision} is not for every GPU here. {lacks}. Leave the GPU or the setting out."
+            )
 
 
 def visible(device: str) -> list[str]:

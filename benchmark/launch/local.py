@@ -21,20 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import records, run
-from benchmark.errors import Interrupted, UserError
+from benchmark.errors import Interrupted
 from benchmark.faults import fault
 from benchmark.files import read_object, write_json
-from benchmark.launch.device import Gpu, complaint, need_mb, survey, torch_device, visible
+from benchmark.launch.device import check_precision, complaint, survey, torch_device, visible
 from benchmark.launch.submissions import Note
-from benchmark.machine import cores
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld
 from benchmark.run.failure import is_device_error, reason_of, write_failure
-from benchmark.run.speed import AMPERE, needs_compiler, needs_precision
+from benchmark.run.speed import needs_compiler
 from benchmark.spec import RunSpec, resolve
-
-SHARED = 4  # runs on one GPU: a small one leaves most of it idle, waiting for Python; more gain nothing
-FILLED = 0.9  # of a GPU's free memory
 
 
 @dataclass
@@ -68,23 +64,6 @@ class _Worker:
     gone: bool = False  # its GPU does not work any more
 
 
-def default_workers(specs: Sequence[RunSpec], gpus: Sequence[Gpu], per_device: int = 0) -> int:
-    """Runs at the same time: the cores divided by the threads of a run; with GPUs `per_device` on each of them.
-
-    0 of these means as many as fit into the least free memory of them, up to `SHARED`.
-    """
-    fit = max(1, cores() // max((spec.threads for spec in specs), default=1))
-    if not gpus:
-        return fit
-    if per_device:
-        return per_device * len(gpus)
-    free = min(gpu.free_mb for gpu in gpus)
-    shapes = {(spec.suite, spec.tier, spec.overrides): resolve(spec) for spec in specs}
-    need = max((need_mb(shape.settings, len(shape.suite.domains)) for shape in shapes.values()), default=1.0)
-    each = max(1, min(SHARED, int(FILLED * free / need)))
-    return max(len(gpus), min(fit, each * len(gpus)))
-
-
 def launch(
     specs: Sequence[RunSpec],
     *,
@@ -104,24 +83,12 @@ def launch(
     if any(resolve(spec).settings.compile for spec in specs):
         needs_compiler(device.partition(":")[0])
     for precision in {resolve(spec).settings.precision for spec in specs} - {"fp32"}:
-        _check_precision(precision, device)
+        check_precision(precision, device)
     pool = Pool(
         list(specs), results=results, data_root=data_root, device=device, fail_fast=fail_fast, watch=watch,
         keep_model=keep_model, track=track,
     )  # fmt: skip
     return pool.run(min(workers, len(specs)))
-
-
-def _check_precision(precision: str, device: str) -> None:
-    """A sentence when one of the devices does not compute so. This process must not touch CUDA: its children could not."""
-    if not device.startswith("cuda"):
-        return needs_precision(precision, device)
-    for place in visible(device):
-        lacks = complaint(survey(only=place), capability=AMPERE)
-        if lacks:
-            raise UserError(
-                f"run.precision={precision} is not for every GPU here. {lacks}. Leave the GPU or the setting out."
-            )
 
 
 class Pool:

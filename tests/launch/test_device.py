@@ -15,8 +15,8 @@ from benchmark.__main__ import main
 from benchmark.cli.runs import pick_gpus
 from benchmark.errors import UserError
 from benchmark.launch import device, doctor
-from benchmark.launch.device import PRETEND, Gpu, complaint, covers, spelled, survey
-from benchmark.launch.local import SHARED, default_workers, launch
+from benchmark.launch.device import PRETEND, SHARED, Gpu, complaint, covers, default_workers, spelled, survey
+from benchmark.launch.local import launch
 from benchmark.spec import RunSpec
 from tests.tiny import ARGUMENTS, tiny
 
@@ -123,7 +123,7 @@ def test_without_a_gpu_auto_is_the_cpu_and_runs_per_gpu_make_no_sense(monkeypatc
 
 
 def test_the_number_of_runs_follows_from_cores_gpus_their_memory_and_the_network(monkeypatch):
-    monkeypatch.setattr("benchmark.launch.local.cores", lambda: 16)
+    monkeypatch.setattr("benchmark.launch.device.cores", lambda: 16)
     large = [Gpu(i, free_mb=80_000, total_mb=80_000) for i in range(2)]
     small = [Gpu(0, free_mb=16_000, total_mb=16_000)]
 

@@ -255,7 +255,9 @@ def test_one_of_three_that_is_killed_costs_nobody_else(node: Path, monkeypatch: 
 def test_the_largest_of_three_goes_when_together_they_exceed_the_tasks_memory(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(worker, "_memory_limit_mb", lambda: int(children.memory_mb(os.getpid()) * 4 + 500))
+    monkeypatch.setattr(
+        worker, "_memory_limit_mb", lambda: int(sum(children._status(os.getpid()).values()) / 1024 * 4 + 500)
+    )
     monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.5")
     monkeypatch.setitem(SETTINGS, "run.updates", 15)
     hungry, one, two = entry("Hungry"), entry("Paced", 1), entry("Paced", 2)
@@ -275,15 +277,14 @@ def memory_of(work: Callable[[], object]) -> tuple[float, float]:
         time.sleep(60)
         os._exit(int(kept is None))
     os.read(listen, 1)
-    found = sum(children._status(child).values()) / 1024, children.memory_mb(child)
+    found = sum(children._status(child).values()) / 1024, children.memory_mb(child, 20 * 1024)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return found
 
 
-def test_mapped_pictures_are_not_counted_as_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_mapped_pictures_are_not_counted_as_memory(tmp_path: Path):
     """Pages of a mapped file can be dropped at any time: a run that reads 115 GB of them needs none of it."""
-    monkeypatch.setattr(children, "LIBRARIES_MB", 20)
     pictures = tmp_path / "pictures.npy"
     np.save(pictures, np.ones(64 << 20, dtype=np.uint8))
 
@@ -317,7 +318,7 @@ def test_a_run_that_another_process_has_is_left_to_it(node: Path):
 
 
 def test_a_run_over_the_memory_of_its_task_is_ended_before_the_task_is(node: Path, monkeypatch: pytest.MonkeyPatch):
-    used = children.memory_mb(os.getpid())
+    used = sum(children._status(os.getpid()).values()) / 1024
     monkeypatch.setattr(worker, "_memory_limit_mb", lambda: int(used * 1.2))
     hungry, good = entry("Hungry"), entry("Trivial")
     monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.5")

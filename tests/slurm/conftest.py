@@ -25,7 +25,7 @@ METHODS = Path(__file__).parent / "paced.py"
 PROFILE = {
     "title": "test",
     "partition": "main",
-    "memory_gb": 2,
+    "memory_gb": 3,
     "time": 30,
     "parallel": 12,
     "pack_runs": 1,

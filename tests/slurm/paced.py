@@ -69,7 +69,7 @@ class LosesItsGpu(Paced):
 class Hungry(Paced):
     """Takes 75 MB more at each update and keeps it, unless the world has been mended.
 
-    A step is smaller than what lies between our limit and SLURM's (a twentieth of 2 GB): who ends it is no matter of luck.
+    A step is smaller than what lies between our limit and SLURM's (a twentieth of 3 GB): who ends it is no matter of luck.
     """
 
     name = "hungry"
@@ -81,13 +81,13 @@ class Hungry(Paced):
 
 
 class HungryHelper(Paced):
-    """Starts a program that takes 3 GB: the run itself stays small, and SLURM ends the whole task."""
+    """Starts a program that takes 4 GB: the run itself stays small, and SLURM ends the whole task."""
 
     name = "hungry-helper"
 
     def update(self, sources: Sequence[LabeledBatch], target: UnlabeledBatch, progress: float) -> dict[str, Tensor]:
         if progress > 0.1 and not hasattr(self, "helper"):
-            program = "import time; eaten = bytearray(b'x') * (3 * 2**30); time.sleep(60)"
+            program = "import time; eaten = bytearray(b'x') * (4 * 2**30); time.sleep(60)"
             self.helper = subprocess.Popen([sys.executable, "-c", program])
         return super().update(sources, target, progress)
 

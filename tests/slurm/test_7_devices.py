@@ -130,7 +130,7 @@ def test_of_three_that_share_a_gpu_one_that_takes_too_much_memory_goes_alone(
     plan = ("--methods", methods, *PACED[2:])
     sent = bench.send(
         *plan,
-        profile={**SHARED, "memory_gb": 3, "retries": 0},
+        profile={**SHARED, "retries": 0},
         BENCHMARK_PRETEND_GPUS=GOOD, BENCHMARK_TEST_PACE="0.3", BENCHMARK_TEST_MENDED=str(mended),
     )  # fmt: skip
     assert len(sent["jobs"]) == 1
