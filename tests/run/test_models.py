@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -26,9 +27,10 @@ from benchmark.report import handover
 from benchmark.run.model import kept, loading, pictures, predicting, size
 from benchmark.run.model.keeping import Keeping
 from benchmark.run.score.statistics import target_statistics
-from methods.contract import BUILT_IN
+from methods.contract import BUILT_IN, MethodError
 from tests import needs
 from tests.safety.small import Small, bits
+from tests.safety.test_fuzz import no_hang
 
 METHODS = [name for name, _, _ in BUILT_IN]
 
@@ -237,6 +239,17 @@ def a_folder(path: Path) -> None:
     path.mkdir()
 
 
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link_to_a_pipe(path: Path) -> None:
+    os.mkfifo(path.parent / "pipe")
+    path.unlink()
+    path.symlink_to("pipe")
+
+
 @pytest.mark.parametrize(
     "harm, words",
     [
@@ -248,7 +261,9 @@ def a_folder(path: Path) -> None:
         (pickled_plainly, "it is a pickle, which is never loaded"),
         (foreign, "no model that this suite kept"),
         (senseless, "makes no sense"),
-        (a_folder, "cannot be read"),
+        (a_folder, "not a plain file"),
+        (a_pipe, "not a plain file"),
+        (a_link_to_a_pipe, "not a plain file"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -257,7 +272,7 @@ def test_a_file_that_is_not_the_runs_own_is_refused_with_a_sentence_and_nothing_
 ) -> None:
     monkeypatch.chdir(tmp_path)
     harm(copy.path / "model-last.safetensors")
-    with pytest.raises(UserError, match=words) as refused:
+    with no_hang(), pytest.raises(UserError, match=words) as refused:
         benchmark.load_model(copy)
     assert "model-last.safetensors is not used" in str(refused.value)
     assert not Path("trap").exists()
@@ -360,13 +375,20 @@ class Own(SourceOnly):
 """
 
 
-def test_a_users_own_method_is_kept_too_and_refused_once_its_file_has_changed(small: Small, tmp_path: Path) -> None:
+def test_a_users_own_method_is_kept_too_and_refused_unexecuted_once_its_file_has_changed(
+    small: Small, tmp_path: Path
+) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN.replace("SEEN", "[1, 2.5, 'a', None]"))
     record = small.execute(small.spec(f"{file}:Own"), tmp_path / "runs", keep_model="last")
     assert benchmark.load_model(record).run_id == record.run_id
-    file.write_text(OWN.replace("SEEN", "[]"))
+    trap = tmp_path / "executed"
+    file.write_text(f"open({str(trap)!r}, 'w').close()\n" + OWN.replace("SEEN", "[]"))
     with pytest.raises(UserError, match="changed after run"):
+        benchmark.load_model(record)
+    assert not trap.exists()
+    file.unlink()
+    with pytest.raises(MethodError, match="does not exist"):
         benchmark.load_model(record)
 
 

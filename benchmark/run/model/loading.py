@@ -180,15 +180,22 @@ def sound(record: Record, rule: str, statistics: str) -> tuple[dict[str, Any], P
 def _resolved(record: Record) -> Resolved:
     """The run's spec with the values that its record has: defaults of today may be others. No weights are looked for."""
     spec = RunSpec.from_json(record["spec"])
+    _check_own_file(spec.method, record)  # before `resolve`, which executes it
     resolved = resolve(spec)
-    now = method_revision(spec.method)
-    if now != record["revision"] and now.startswith("file:"):
-        raise UserError(
-            f"The method file {spec.method.rpartition(':')[0]} changed after run {record.run_id}: its model may mean something "
-            "else in the new one. Put the file back as it was."
-        )
     settings = resolved.settings
     network = settings.network.model_copy(update={"weights": ""})  # the kept ones come in their place
     hparams = build_hparams(resolved.method, record["resolved"]["hparams"])
     plain = settings.model_copy(update={"network": network, "compile": False})  # training alone is compiled
     return dataclasses.replace(resolved, settings=plain, hparams=hparams)
+
+
+def _check_own_file(method: str, record: Record) -> None:
+    """A user's method file is the one that the run was made with; looked at, not executed."""
+    file = method.rpartition(":")[0]
+    if ".py:" not in method or not Path(file).expanduser().is_file():  # `resolve` has the sentence for one that is gone
+        return
+    if method_revision(method) != record["revision"]:
+        raise UserError(
+            f"The method file {file} changed after run {record.run_id}: its model may mean something else in the new one. "
+            "It was not executed. Put the file back as it was."
+        )
