@@ -158,6 +158,7 @@ def test_a_request_that_cannot_be_met_is_a_sentence_and_code_2(small: Small, res
         (["predict", record.run_id, "--rule", "oracle"], "no rule of kept models 'oracle'"),
         (["predict", record.run_id, "--statistics", "own"], "no kind of statistics at test 'own'"),
         (["predict", record.run_id, str(tmp_path / "none.png")], "There is no file"),
+        (["predict", record.run_id, "--out", str(tmp_path)], "is a folder. Name a file in it: --out"),
         (["run", "--suite", str(small.suite), "--keep-model", "best"], "no choice of models to keep 'best'"),
         (["plan", "--suite", str(small.suite), "--keep-model", "best"], "no choice of models to keep 'best'"),
     ):

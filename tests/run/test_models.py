@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -427,6 +429,17 @@ def test_a_model_survives_the_bundle_and_is_used_from_it(record: records.Record,
     study.unpack(bundled.path, tmp_path / "unpacked")
     again = benchmark.load_model(record.run_id, statistics=statistics, results=tmp_path / "unpacked")
     assert torch.equal(here(images), again(images))
+
+
+def test_what_a_bundle_without_models_advises_gives_the_model(copy: records.Record, tmp_path: Path) -> None:
+    bundled = handover.hand_over(tmp_path, tmp_path / "handed.zip")
+    with pytest.raises(UserError) as refused:
+        benchmark.load_model(copy.run_id, results=bundled.path)
+    (unpack,) = re.findall(r"unpack (\S+) --out FOLDER;", str(refused.value))
+    (place,) = re.findall(r"put the file at FOLDER/(\S+);", str(refused.value))
+    study.unpack(Path(unpack), tmp_path / "FOLDER")
+    shutil.copy(copy.path / "model-last.safetensors", tmp_path / "FOLDER" / place)
+    assert benchmark.load_model(copy.run_id, results=tmp_path / "FOLDER").run_id == copy.run_id
 
 
 @needs.frozen

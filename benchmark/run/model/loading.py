@@ -157,7 +157,15 @@ def sound(record: Record, rule: str, statistics: str) -> tuple[dict[str, Any], P
             f"Models are kept while a run trains. To have it: the run command that made it, with --keep-model "
             f"{'last' if rule == 'last' else 'selected'} --results NEW_FOLDER."
         )
-    if not os.path.lexists(path) and not study.exists(path):
+    there = os.path.lexists(path) or study.exists(path)
+    if not there and not record.path.is_dir():  # of a study's few files, or of a bundle: no file can be put there
+        root = record.path.parents[2]
+        raise UserError(
+            f"Run {record.run_id} kept a model, but {root} has none of it. Ask those who ran it for a bundle with models "
+            f"(bundle --models), or for the file alone. Then type: python -m benchmark unpack {root} --out FOLDER; put the "
+            f"file at FOLDER/{path.relative_to(root)}; and name FOLDER with --results."
+        )
+    if not there:
         raise UserError(
             f"Run {record.run_id} kept a model, but {path} is not there. Published studies leave models out: put the file "
             "there, or ask those who ran it."
