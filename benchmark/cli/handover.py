@@ -10,6 +10,7 @@ import typer
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, comma_list, home, out, say_json
 from benchmark.cli.parts.progress import counting
 from benchmark.cli.runs import pick_device
+from benchmark.errors import UserError
 
 STUDIES = Path("results")
 SHOWN, NAME = 20, 36  # rows of `predict` on the screen, characters of a picture's name there
@@ -170,6 +171,8 @@ def predict(
     from benchmark.files import write_text
     from benchmark.run.model import loading, pictures, predicting
 
+    if out_ is not None and out_.is_dir():
+        raise UserError(f"--out {out_} is a folder. Name a file in it: --out {out_ / 'table.csv'}")
     record = loading.find(run, results)
     model = loading.load_model(record, rule=rule, statistics=statistics, device=pick_device(device))
     groups = (

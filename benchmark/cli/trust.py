@@ -10,6 +10,7 @@ import typer
 
 from benchmark.cli import RESULTS, DataRoot, Json, Results, app, err, out, say_json
 from benchmark.cli.runs import find_run, pick_device
+from benchmark.errors import UserError
 from benchmark.files import shown
 
 STUDIES = Path("results")
@@ -90,10 +91,12 @@ def verify(
     if environment:
         return _environment(Path(run) if run else results, json)
     from benchmark import records
-    from benchmark.errors import UserError
+    from benchmark.records.study import is_study
     from benchmark.report import verify as verification
     from methods.contract import method_revision
 
+    if run and is_study(run):
+        raise _no_run(run)
     findings: list[verification.Finding] = []
     if published or not run:
         for study in verification.studies(studies):
@@ -110,9 +113,13 @@ def verify(
             runs = zip(done.method, done.revision, done.suite, done.protocol, strict=True)
             done = done[[r == method_revision(m) and not verification.older(s, p) for m, r, s, p in runs]]
             if done.empty:
+                # a published study stays as it was published: no run is put into its folder
+                where, then = (
+                    (RESULTS, f", then verify random --results {RESULTS}") if is_study(results) else (results, "")
+                )
                 raise UserError(
                     f"There is no finished run in {results} of a method and a protocol as they are now. "
-                    f"Type: python -m benchmark run --suite digits --results {results}"
+                    f"Type: python -m benchmark run --suite digits --results {where}{then}"
                 )
             run = str(done.sample(1).iloc[0].run_id)
         directory, _ = find_run(results, run)
@@ -125,6 +132,18 @@ def verify(
         for f in findings:
             out.print(f"{'ok  ' if f.same else 'DIFF'} {f.what}: {f.words}", markup=False)
     return 0 if all(f.same for f in findings) else 1
+
+
+def _no_run(study: str) -> UserError:
+    """What to type for a study or a bundle in the place of a run."""
+    from benchmark.records.bundle import is_bundle
+
+    studies = study if is_bundle(study) else Path(study).parent
+    return UserError(
+        f"{study} is a study, not a run. Type: python -m benchmark verify --published --studies {studies} (its seals and "
+        f"tables); verify {study} --environment (its code, packages and processor beside yours); or verify random "
+        f"--results {study} (one of its runs again)."
+    )
 
 
 def _environment(root: Path, json: bool) -> int:

@@ -11,7 +11,9 @@ Choices, each the same for every method:
 
 from __future__ import annotations
 
+import lzma
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from tokenize import TokenError  # of numpy's reader of headers
@@ -31,6 +33,12 @@ from benchmark.errors import UserError
 if TYPE_CHECKING:
     from benchmark.spec import Suite
 
+# What numpy and the decompressors raise for a file that is no .npz: a header may claim any shape (MemoryError, TypeError),
+# a member may be encrypted (RuntimeError).
+UNREADABLE = (
+    OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, TokenError, MemoryError, TypeError,
+    OverflowError, RuntimeError,
+)  # fmt: skip
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 SIDE = 32
 GENERATED = {"lite": (20_000, 5_000), "paper": (25_000, 9_000)}  # our syn*; the second is the size in Digits-Five
@@ -91,12 +99,16 @@ def read(file: Path) -> dict[str, np.ndarray]:
         if not zipfile.is_zipfile(file):
             raise ValueError("it is damaged, or something else under this name")
         with np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+            arrays = {key: archive[key] for key in archive.files}
+        strange = [key for key, value in arrays.items() if not isinstance(value, np.ndarray)]
+        if strange:  # numpy gives the bytes of a member that does not begin as an array does
+            raise ValueError(f"{strange[0]} is no array")
+        return arrays
     except ValueError as error:
         if "allow_pickle" in str(error):
             raise ValueError("it holds Python objects (object arrays), which are never unpickled here") from None
         raise _unreadable(error) from None
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError, TokenError) as error:
+    except UNREADABLE as error:
         raise _unreadable(error) from None
 
 

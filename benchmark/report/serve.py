@@ -64,12 +64,15 @@ class Watched:
 
     def look(self) -> bool:
         """Render the page if the records are not those that it shows; whether it did."""
-        now = stamps(self.results)
-        if now == self._seen:
-            return False
+        version = f"{self._name}-{self.rendered + 1}"
         try:
-            page = self._render(f"{self._name}-{self.rendered + 1}")
+            now = stamps(self.results)
+            page = self._render(version) if now != self._seen else self.page
         except OSError:  # a file went while it was read: the next look finds what is there then
+            return False
+        except UserError as error:  # a damaged study, or one that is being copied here: the page waits for a sound one
+            now, page = (str(error),), self._waiting(str(error), version)
+        if now == self._seen:
             return False
         self._seen, self.page = now, page
         self.rendered += 1
@@ -106,7 +109,8 @@ class Server(ThreadingHTTPServer):
     """Answers with what `watched` holds, on a thread of its own."""
 
     daemon_threads = True
-    allow_reuse_address = False  # a port that another server has is refused, not shared
+    allow_reuse_address = True  # a port whose last connections are still closing; one that has a listener is refused
+    allow_reuse_port = False  # else two servers could share one
 
     def __init__(self, watched: Watched, port: int = 0) -> None:
         self.watched = watched

@@ -1,7 +1,8 @@
 """A table cut to the width of a screen: what a reader misses least goes first, and what went is named.
 
-The row's name, the average and n stay longest; before them the targets go; before those the ± of the cells; before all a
-target without a number. Files and pipes get the whole table.
+First the columns without a number go, such as targets that were not run; then what its kind needs least (`FIRST`); then
+the ± of the cells; then the targets, from the right. The row's name, the average and n stay longest. Files and pipes get
+the whole table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ GAP = 3  # between two columns on a screen
 EDGES = 2
 FOLD = 24  # text of this width is folded into lines before a column of numbers goes
 
-# What goes before anything else, by kind; a pattern takes the columns from the right.
+# What goes before any other number, by kind; a pattern takes the columns from the right.
 FIRST = {
     "comparison": ("cpu_seconds", "passes", "oracle_gap", "average_without_syn"),
     "gains": ("?*_interval",),
@@ -74,8 +75,10 @@ def _order(table: Table) -> Iterator[str]:
     first = [k for pattern in FIRST.get(table.kind, ()) for k in keys if fnmatchcase(k, pattern)]
     last = [k for pattern in LAST for k in keys if fnmatchcase(k, pattern) and k not in first]
     between = [k for k in keys if k not in first and k not in last]
-    empty = [k for k in between if k in _unmeasured(table)]
-    yield from (*first, *empty, "±", "± of Avg", *(k for k in between if k not in empty), *last[:-1])
+    unmeasured = _unmeasured(table)
+    empty = [k for k in keys if k in unmeasured and k not in last]
+    first, between = ([k for k in some if k not in empty] for some in (first, between))
+    yield from (*empty, *first, "±", "± of Avg", *between, *last[:-1])
 
 
 def _unmeasured(table: Table) -> set[str]:

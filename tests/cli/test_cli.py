@@ -14,6 +14,7 @@ import pytest
 
 from benchmark import records
 from benchmark.__main__ import main
+from benchmark.report import handover, publish
 from methods.contract import BUILT_IN, method_revision
 from tests.synthetic import write_run
 from tests.tiny import ARGUMENTS
@@ -174,6 +175,34 @@ def test_verify_leaves_a_run_of_an_older_protocol_to_the_commit_that_made_it(
     assert "was made under protocol 1 of suite digits" in " ".join(capsys.readouterr().err.split())
     assert main(["verify", "random", *results]) == 2
     assert "of a method and a protocol as they are now" in " ".join(capsys.readouterr().err.split())
+
+
+def test_verify_random_sends_nobodys_runs_into_a_published_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish.pack(tmp_path / "study", [write_run(tmp_path / "tree", "source-only", protocol=1)])
+    for place, advice in (
+        ("tree", f"run --suite digits --results {tmp_path / 'tree'}"),
+        ("study", "run --suite digits --results runs, then verify random --results runs"),
+    ):
+        assert main(["verify", "random", "--results", str(tmp_path / place)]) == 2
+        assert advice in " ".join(capsys.readouterr().err.split())
+
+
+def test_verify_of_a_study_in_the_place_of_a_run_says_what_to_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish.pack(tmp_path / "all" / "study", [write_run(tmp_path / "tree")])
+    handover.hand_over(tmp_path / "all" / "study", tmp_path / "a.zip")
+    for study, studies in ((tmp_path / "all" / "study", tmp_path / "all"), (tmp_path / "a.zip", tmp_path / "a.zip")):
+        assert main(["verify", str(study)]) == 2
+        words = " ".join(capsys.readouterr().err.split())
+        assert f"verify --published --studies {studies} (" in words
+        assert f"verify {study} --environment (" in words
+        main(["verify", "--published", "--studies", str(studies)])
+        assert "1 records, each with the files and the hash it was sealed with" in capsys.readouterr().out
+        main(["verify", str(study), "--environment"])
+        assert "commit" in capsys.readouterr().out
 
 
 def test_publish_renders_and_verify_notices_a_stale_table(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +93,64 @@ def test_predict_reads_an_npz_and_says_how_right_it_was(small: Small, results: P
     assert "uncertainty" not in said
 
 
+def deflated_and_changed(path: Path) -> None:
+    np.savez_compressed(path, x_test=np.zeros((4, 28, 28), np.uint8))
+    content = bytearray(path.read_bytes())
+    name, extra = struct.unpack_from("<HH", content, 26)
+    content[30 + name + extra] = 0xFF  # a kind of block that deflate does not have
+    path.write_bytes(content)
+
+
+def claimed(shape: str) -> Callable[[Path], None]:
+    """An .npz whose one array says that it has this shape, and has three bytes."""
+
+    def write(path: Path) -> None:
+        header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x_test.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"abc")
+
+    return write
+
+
+def no_array(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x_test.npy", b"no array at all")
+
+
+def encrypted(path: Path) -> None:
+    np.savez(path, x_test=np.zeros((1, 28, 28), np.uint8))
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x01\x02") + 8] |= 1  # the flag in the table of contents
+    path.write_bytes(content)
+
+
+def of_no_pixels(path: Path) -> None:
+    np.savez(path, x_test=np.zeros((3, 0, 0), np.uint8))
+
+
+@pytest.mark.parametrize(
+    "write, words",
+    [
+        (deflated_and_changed, "cannot be read as .npz: Error -3 while decompressing"),
+        (claimed("(784000000000000,)"), "cannot be read as .npz: Unable to allocate"),
+        (claimed("(True,)"), "cannot be read as .npz: an integer is required"),
+        (no_array, "x_test is no array"),
+        (encrypted, "is encrypted"),
+        (of_no_pixels, "x_test is uint8 of shape (3, 0, 0)"),
+    ],
+    ids=["deflate", "huge", "odd-shape", "no-array", "encrypted", "0x0"],
+)
+def test_an_npz_that_is_damaged_or_lies_is_a_sentence_and_code_2(
+    write: Callable[[Path], None], words: str, small: Small, results: Path, tmp_path: Path
+) -> None:
+    write(tmp_path / "a.npz")
+    record = run_of(results, "source-only")
+    code, said = quiet("predict", str(record.path), str(tmp_path / "a.npz"), *places(small, results))
+    assert code == 2, said
+    assert "a.npz cannot be predicted" in "".join(said.split("\n"))
+    assert words in " ".join(said.split())
+
+
 def test_a_request_that_cannot_be_met_is_a_sentence_and_code_2(small: Small, results: Path, tmp_path: Path) -> None:
     record = run_of(results, "source-only")
     for words, sentence in (
@@ -97,6 +158,7 @@ def test_a_request_that_cannot_be_met_is_a_sentence_and_code_2(small: Small, res
         (["predict", record.run_id, "--rule", "oracle"], "no rule of kept models 'oracle'"),
         (["predict", record.run_id, "--statistics", "own"], "no kind of statistics at test 'own'"),
         (["predict", record.run_id, str(tmp_path / "none.png")], "There is no file"),
+        (["predict", record.run_id, "--out", str(tmp_path)], "is a folder. Name a file in it: --out"),
         (["run", "--suite", str(small.suite), "--keep-model", "best"], "no choice of models to keep 'best'"),
         (["plan", "--suite", str(small.suite), "--keep-model", "best"], "no choice of models to keep 'best'"),
     ):

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import report
+from benchmark import records, report
 from benchmark.__main__ import main
 from benchmark.errors import UserError
+from benchmark.report import publish
 from benchmark.report.serve import Server, Watched, stamps
 from tests import needs
 from tests.browser import Page, browser
@@ -98,6 +99,24 @@ def test_a_tree_that_goes_while_it_is_read_leaves_the_page_as_it_was(results: Pa
     assert watched.page is page
 
 
+def test_a_study_that_is_damaged_is_said_on_the_page_until_it_is_whole_again(results: Path, tmp_path: Path):
+    publish.pack(tmp_path / "study", [Path(e.path) for e in records.run_directories(results)])
+    file = tmp_path / "study" / "records.parquet"
+    whole = file.read_bytes()
+    watched = Watched(tmp_path / "study")
+    assert watched.look()
+    file.write_bytes(whole[: len(whole) // 2])  # as while it is copied
+    assert watched.look()
+    page = watched.page
+    assert "records.parquet" in page.content.decode("utf-8")
+    assert 'http-equiv="refresh"' in page.content.decode("utf-8")
+    assert not watched.look()
+    assert watched.page is page
+    file.write_bytes(whole)
+    assert watched.look()
+    assert "Digits-Five" in watched.page.content.decode("utf-8")
+
+
 def test_the_file_that_report_writes_has_nothing_of_the_served_page(results: Path, tmp_path: Path):
     text = report.write(results, tmp_path / "r.html").read_text(encoding="utf-8")
     assert "connect-src" not in text
@@ -155,6 +174,18 @@ def test_it_listens_on_the_loopback_address_alone_and_a_taken_port_is_a_sentence
     for taken in (port, 99999):
         with pytest.raises(UserError, match=f"cannot be served on port {taken}: .* Leave out --port"):
             Server(Watched(results), taken)
+
+
+def test_a_port_can_be_had_again_as_soon_as_its_server_has_ended(results: Path):
+    watched = Watched(results)
+    with Server(watched) as first:
+        port = first.server_address[1]
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as reader:
+            reader.sendall(b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            while reader.recv(4096):  # to the end: the side that closes first has the connection linger
+                pass
+    with Server(watched, port) as second:
+        assert ask(second)[0] == 200
 
 
 def test_options_that_do_not_go_together_are_sentences(results: Path, capsys: pytest.CaptureFixture[str]):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,9 +29,10 @@ from benchmark.report import handover
 from benchmark.run.model import kept, loading, pictures, predicting, size
 from benchmark.run.model.keeping import Keeping
 from benchmark.run.score.statistics import target_statistics
-from methods.contract import BUILT_IN
+from methods.contract import BUILT_IN, MethodError
 from tests import needs
 from tests.safety.small import Small, bits
+from tests.safety.test_fuzz import no_hang
 
 METHODS = [name for name, _, _ in BUILT_IN]
 
@@ -237,6 +241,17 @@ def a_folder(path: Path) -> None:
     path.mkdir()
 
 
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link_to_a_pipe(path: Path) -> None:
+    os.mkfifo(path.parent / "pipe")
+    path.unlink()
+    path.symlink_to("pipe")
+
+
 @pytest.mark.parametrize(
     "harm, words",
     [
@@ -248,7 +263,9 @@ def a_folder(path: Path) -> None:
         (pickled_plainly, "it is a pickle, which is never loaded"),
         (foreign, "no model that this suite kept"),
         (senseless, "makes no sense"),
-        (a_folder, "cannot be read"),
+        (a_folder, "not a plain file"),
+        (a_pipe, "not a plain file"),
+        (a_link_to_a_pipe, "not a plain file"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -257,7 +274,7 @@ def test_a_file_that_is_not_the_runs_own_is_refused_with_a_sentence_and_nothing_
 ) -> None:
     monkeypatch.chdir(tmp_path)
     harm(copy.path / "model-last.safetensors")
-    with pytest.raises(UserError, match=words) as refused:
+    with no_hang(), pytest.raises(UserError, match=words) as refused:
         benchmark.load_model(copy)
     assert "model-last.safetensors is not used" in str(refused.value)
     assert not Path("trap").exists()
@@ -360,13 +377,20 @@ class Own(SourceOnly):
 """
 
 
-def test_a_users_own_method_is_kept_too_and_refused_once_its_file_has_changed(small: Small, tmp_path: Path) -> None:
+def test_a_users_own_method_is_kept_too_and_refused_unexecuted_once_its_file_has_changed(
+    small: Small, tmp_path: Path
+) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN.replace("SEEN", "[1, 2.5, 'a', None]"))
     record = small.execute(small.spec(f"{file}:Own"), tmp_path / "runs", keep_model="last")
     assert benchmark.load_model(record).run_id == record.run_id
-    file.write_text(OWN.replace("SEEN", "[]"))
+    trap = tmp_path / "executed"
+    file.write_text(f"open({str(trap)!r}, 'w').close()\n" + OWN.replace("SEEN", "[]"))
     with pytest.raises(UserError, match="changed after run"):
+        benchmark.load_model(record)
+    assert not trap.exists()
+    file.unlink()
+    with pytest.raises(MethodError, match="does not exist"):
         benchmark.load_model(record)
 
 
@@ -405,6 +429,17 @@ def test_a_model_survives_the_bundle_and_is_used_from_it(record: records.Record,
     study.unpack(bundled.path, tmp_path / "unpacked")
     again = benchmark.load_model(record.run_id, statistics=statistics, results=tmp_path / "unpacked")
     assert torch.equal(here(images), again(images))
+
+
+def test_what_a_bundle_without_models_advises_gives_the_model(copy: records.Record, tmp_path: Path) -> None:
+    bundled = handover.hand_over(tmp_path, tmp_path / "handed.zip")
+    with pytest.raises(UserError) as refused:
+        benchmark.load_model(copy.run_id, results=bundled.path)
+    (unpack,) = re.findall(r"unpack (\S+) --out FOLDER;", str(refused.value))
+    (place,) = re.findall(r"put the file at FOLDER/(\S+);", str(refused.value))
+    study.unpack(Path(unpack), tmp_path / "FOLDER")
+    shutil.copy(copy.path / "model-last.safetensors", tmp_path / "FOLDER" / place)
+    assert benchmark.load_model(copy.run_id, results=tmp_path / "FOLDER").run_id == copy.run_id
 
 
 @needs.frozen

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import json
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,8 @@ def write(path: Path, parts: Mapping[str, Part], facts: Mapping[str, Any]) -> No
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Part]]:
     """(facts, part by statistics) of a file; `NotKept` in words when it is none. Nothing is unpickled."""
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):  # asked before it is opened: a pipe would wait for ever
+            raise NotKept("it cannot be read (it is a link, a folder, a pipe or a device, not a plain file)")
         with path.open("rb") as file:
             head = file.read(9)
             if head.startswith(PICKLES) and head[8:] != b"{":  # eight bytes of any length, then JSON: safetensors

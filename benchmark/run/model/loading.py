@@ -157,7 +157,15 @@ def sound(record: Record, rule: str, statistics: str) -> tuple[dict[str, Any], P
             f"Models are kept while a run trains. To have it: the run command that made it, with --keep-model "
             f"{'last' if rule == 'last' else 'selected'} --results NEW_FOLDER."
         )
-    if not os.path.lexists(path) and not study.exists(path):
+    there = os.path.lexists(path) or study.exists(path)
+    if not there and not record.path.is_dir():  # of a study's few files, or of a bundle: no file can be put there
+        root = record.path.parents[2]
+        raise UserError(
+            f"Run {record.run_id} kept a model, but {root} has none of it. Ask those who ran it for a bundle with models "
+            f"(bundle --models), or for the file alone. Then type: python -m benchmark unpack {root} --out FOLDER; put the "
+            f"file at FOLDER/{path.relative_to(root)}; and name FOLDER with --results."
+        )
+    if not there:
         raise UserError(
             f"Run {record.run_id} kept a model, but {path} is not there. Published studies leave models out: put the file "
             "there, or ask those who ran it."
@@ -180,15 +188,22 @@ def sound(record: Record, rule: str, statistics: str) -> tuple[dict[str, Any], P
 def _resolved(record: Record) -> Resolved:
     """The run's spec with the values that its record has: defaults of today may be others. No weights are looked for."""
     spec = RunSpec.from_json(record["spec"])
+    _check_own_file(spec.method, record)  # before `resolve`, which executes it
     resolved = resolve(spec)
-    now = method_revision(spec.method)
-    if now != record["revision"] and now.startswith("file:"):
-        raise UserError(
-            f"The method file {spec.method.rpartition(':')[0]} changed after run {record.run_id}: its model may mean something "
-            "else in the new one. Put the file back as it was."
-        )
     settings = resolved.settings
     network = settings.network.model_copy(update={"weights": ""})  # the kept ones come in their place
     hparams = build_hparams(resolved.method, record["resolved"]["hparams"])
     plain = settings.model_copy(update={"network": network, "compile": False})  # training alone is compiled
     return dataclasses.replace(resolved, settings=plain, hparams=hparams)
+
+
+def _check_own_file(method: str, record: Record) -> None:
+    """A user's method file is the one that the run was made with; looked at, not executed."""
+    file = method.rpartition(":")[0]
+    if ".py:" not in method or not Path(file).expanduser().is_file():  # `resolve` has the sentence for one that is gone
+        return
+    if method_revision(method) != record["revision"]:
+        raise UserError(
+            f"The method file {file} changed after run {record.run_id}: its model may mean something else in the new one. "
+            "It was not executed. Put the file back as it was."
+        )

@@ -118,8 +118,10 @@ def _arrays(path: Path, preprocess: dict[str, Any], classes: int) -> Pictures:
         if preprocess["reader"] != "digits":
             raise ValueError("the model is of a suite of pictures; give it picture files")
         x = arrays[image]
-        if x.dtype != np.uint8 or not (x.ndim == 3 or (x.ndim == 4 and x.shape[3] in (1, 3))) or not len(x):
-            raise ValueError(f"{image} is {x.dtype} of shape {x.shape}, not uint8 (n, height, width[, 3])")
+        if x.dtype != np.uint8 or not (x.ndim == 3 or (x.ndim == 4 and x.shape[3] in (1, 3))) or not x.size:
+            raise ValueError(
+                f"{image} is {x.dtype} of shape {x.shape}, not uint8 (n, height, width[, 3]), none of them 0"
+            )
         y = arrays.get(label, np.full(len(x), -1))
         if y.shape != (len(x),) or y.dtype.kind not in "iu" or y.max() >= classes:
             raise ValueError(f"{label} is no list of {len(x)} classes")
