@@ -7,8 +7,6 @@ machine may differ; the record that was named first stands. `merged.json` beside
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.files import shown, write_bytes, write_json
+from benchmark.files import check_new, new_folder, shown, write_bytes, write_json
 from benchmark.records import StateName, bundle, study
 from benchmark.records.audit import audit
 
@@ -97,8 +95,7 @@ def merge(sources: Sequence[Path], out: Path) -> Merged:
     """Put the finished runs of trees, studies and bundles into a new study at `out`, all of them or nothing at all."""
     if len(sources) < 2:
         raise UserError("merge puts two or more results together. Type: python -m benchmark merge A B --out FOLDER")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not empty. Name a new folder: --out FOLDER")
+    check_new(out)
     for source in sources:
         check(source)
     runs, tried = _together(sources), _together([trials(source) for source in sources])
@@ -111,18 +108,10 @@ def merge(sources: Sequence[Path], out: Path) -> Merged:
             "written. Find out which is right (python -m benchmark verify RUN_ID --results A), and leave the other out."
         )
     told = [_told(source, i, runs) for i, source in enumerate(sources)]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        home = temporary / out.name
+    with new_folder(out) as home:
         _write(home, sources, runs, tried, chosen)
         came = {"/".join(place): [i for i, _ in found] for place, found in sorted(runs.items())}
         write_json(home / MERGED, {"sources": told, "runs": came})
-        if out.exists():
-            out.rmdir()
-        home.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     left = sum(state.name is not StateName.DONE for source in sources for _, state in records.surveyed(source))
     return Merged(len(runs), sum(len(found) > 1 for found in runs.values()), left, told)
 
@@ -224,7 +213,7 @@ def _write(
         for _, path in found:
             for name in filter(bundle.MODEL.fullmatch, bundle.names(path)):
                 if not (home.joinpath(*run) / name).exists():
-                    write_bytes(home.joinpath(*run) / name, study.read_bytes(path / name, study.LARGEST))
+                    bundle.transfer(path / name, home.joinpath(*run) / name)
     for name, content in chosen.items():
         write_bytes(home / name, content)
 

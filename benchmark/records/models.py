@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,6 @@ from benchmark.records.store import Record
 CHOICES = ("none", "last", "selected")  # of --keep-model
 RULES = ("last", *VALIDATORS)  # those that read no label of the target: `selected` keeps the model of each
 ALWAYS = {"last": {"last"}, "selected": {"last", "unsup"}}  # of a run that kept its models: these rules always choose
-LARGEST = 2**30  # bytes of a model that is read from a bundle
 CANDIDATE = re.compile(r"candidate-(\d{1,18})\.safetensors")
 
 
@@ -72,15 +70,14 @@ def sealed(record: Record, rule: str) -> str:
 
 
 def digest(path: Path) -> str:
-    """sha256 of a plain file, read piece by piece; empty when it is absent or something else."""
+    """sha256 of a plain file, on disk or in a bundle, read piece by piece; empty when it is absent or something else."""
+    seen = hashlib.sha256()
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        for piece in bundle.pieces(path):
+            seen.update(piece)
     except OSError:
         return ""
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return ""
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return seen.hexdigest()
 
 
 @contextlib.contextmanager
@@ -91,7 +88,7 @@ def on_disk(path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
         copy = Path(folder) / path.name
-        copy.write_bytes(bundle.read_bytes(path, LARGEST))
+        bundle.transfer(path, copy, durable=False)
         yield copy
 
 

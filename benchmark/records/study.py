@@ -302,12 +302,14 @@ def unpack(root: Path, out: Path) -> int:
         raise UserError(
             f"{root} is no published study: it has no {RECORDS}. Type: python -m benchmark unpack results/NAME"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not empty. Name a new folder: --out FOLDER")
+    files.check_new(out)
     runs = {run.path for run in places(root)} | set(bundle.runs(root) if bundle.is_bundle(root) else [])
-    for run in sorted(runs):
-        apart = {name for name in bundle.names(run) if bundle.MODEL.fullmatch(name)}  # kept beside a study's files
-        for name in sorted({*names(run), *apart}, key=lambda n: n == "record.json"):  # last, as a run writes it
-            target = out / os.path.relpath(run, root) / name
-            write_bytes(target, read_bytes(Path(run) / name, LARGEST), durable=False)
+    with files.new_folder(out) as home:
+        for run in sorted(runs):
+            target = home / os.path.relpath(run, root)
+            apart = {name for name in bundle.names(run) if bundle.MODEL.fullmatch(name)}  # kept beside a study's files
+            for name in sorted({*names(run)} - apart):
+                write_bytes(target / name, read_bytes(Path(run) / name, LARGEST), durable=False)
+            for name in sorted(apart):
+                bundle.transfer(Path(run) / name, target / name, durable=False)
     return len(runs)

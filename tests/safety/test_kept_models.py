@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ import pytest
 
 import benchmark
 from benchmark import records
-from benchmark.errors import Interrupted, RunFailed
+from benchmark.errors import Interrupted, RunFailed, UserError
 from benchmark.launch import slurm
 from benchmark.launch.cluster import Profile
 from benchmark.launch.submissions import Submission, new_folder, submissions
-from benchmark.records import audit, models, study
+from benchmark.records import audit, bundle, models, study
+from benchmark.records.merge import merge
 from benchmark.records.selection import STATISTICS
-from benchmark.report import publish
+from benchmark.report import handover, publish
+from tests.records.test_bundle import draw_nothing
+from tests.records.test_merge import forge
 from tests.safety.small import Small, bits, fork, wait
 
 NOTHING_ELSE = ["artifacts.npz", "curve.jsonl", "heartbeat.json", "record.json", "spec.json"]
@@ -199,6 +203,66 @@ def test_publish_and_unpack_leave_models_out_and_their_record_still_seals_them(
     assert kinds(tmp_path / "tree") == []
     shutil.copy(record.path / "model-last.safetensors", there)  # handed over beside the study
     assert benchmark.load_model(there).run_id == record.run_id
+
+
+# -- in bundles, and put together ------------------------------------------------------------------------------------------
+
+
+def bundled(root: Path, out: Path, **options: bool) -> Path:
+    """The bundle of a results folder, models included, without pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        return handover.hand_over(root, out, **{"models": True, **options}).path
+
+
+def with_large_model(run: Path, size: int) -> bytes:
+    """A run whose record seals a model of so many bytes; gives them."""
+    weights = os.urandom(size)
+    (run / "model-last.safetensors").write_bytes(weights)
+    told = {kind: {"update": 1, "weights": "0" * 64} for kind in ("running", "target")}
+    sealed = {"last": {"sha256": hashlib.sha256(weights).hexdigest(), **told}}
+    forge(run, lambda document: document.update(models=sealed))
+    return weights
+
+
+def test_a_model_larger_than_any_other_file_goes_every_way_and_is_never_whole_in_memory(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small.execute(small.spec(), tmp_path / "runs").path
+    weights = with_large_model(run, 30_000_000)
+    place = run.relative_to(tmp_path / "runs") / "model-last.safetensors"
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip")
+    monkeypatch.setattr(study, "LARGEST", 10_000_000)
+    monkeypatch.setattr("benchmark.files.LARGEST", 10_000_000)
+    audit.audit(archive)  # what it imports counts for nothing
+    tracemalloc.start()
+    study.unpack(archive, tmp_path / "tree")
+    merge([archive, tmp_path / "tree"], tmp_path / "merged")
+    with models.on_disk(archive / place) as copy:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert copy.read_bytes() == weights
+    assert peak < 15_000_000
+    for home in ("tree", "merged"):
+        assert (tmp_path / home / place).read_bytes() == weights
+    monkeypatch.setattr(bundle, "LARGEST_MODEL", 20_000_000)
+    with pytest.raises(UserError, match=r"cannot go into a bundle: it has more than 20,000,000 bytes"):
+        bundled(tmp_path / "runs", tmp_path / "c.zip")
+    with pytest.raises(OSError, match="more than 20000000"):
+        study.unpack(archive, tmp_path / "again")
+
+
+def test_an_unpacking_that_fails_leaves_nothing_and_the_next_one_works(
+    record: records.Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip")
+    monkeypatch.setenv("BENCHMARK_FAULT", "write:model-last.safetensors=enospc")
+    with pytest.raises(OSError, match="No space left"):
+        study.unpack(archive, tmp_path / "tree")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "runs"]
+    monkeypatch.delenv("BENCHMARK_FAULT")
+    assert study.unpack(archive, tmp_path / "tree") == 1
+    assert kinds(tmp_path / "tree") == []
 
 
 def test_a_submission_remembers_which_models_its_runs_keep(small: Small, tmp_path: Path) -> None:
