@@ -16,6 +16,7 @@ import stat
 import tempfile
 import tomllib
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -218,6 +219,15 @@ class Member:
     name: str
     size: int
     handle: Any
+
+
+def whole_zip(path: Path) -> bool:
+    """Whether a file is an archive whose members all have the checksums that it lists."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 def zip_members(archive: Path, source: zipfile.ZipFile) -> Iterator[Member]:

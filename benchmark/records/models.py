@@ -16,10 +16,10 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmark.errors import unknown
+from benchmark.errors import UserError, unknown
 from benchmark.records import bundle
 from benchmark.records.bundle import MODEL
 from benchmark.records.selection import VALIDATORS
@@ -80,6 +80,29 @@ def digest(path: Path) -> str:
     return seen.hexdigest()
 
 
+def faults(record: Record, names: Iterable[str]) -> dict[str, str]:
+    """What is wrong with the models among the files of a finished run, in words, by file. The record is none the worse."""
+    found = {}
+    for rule, path in kept(record.path).items():
+        if path.name in names and not path.is_symlink():
+            try:
+                other = digest(path) != sealed(record, rule)
+            except UserError as error:  # of a bundle whose member is not the one that it lists
+                found[path.name] = str(error)
+                continue
+            if other:
+                found[path.name] = (
+                    "not the model that the run kept: `predict` refuses it. Take it away, or put the right one there"
+                )
+    return found
+
+
+def absent(record: Record) -> list[str]:
+    """The models that a record seals and that do not lie beside it; they may be deleted, or were not handed over."""
+    there = kept(record.path)
+    return [model_file(rule) for rule in record.document.get("models", {}) if rule not in there]
+
+
 @contextlib.contextmanager
 def on_disk(path: Path) -> Iterator[Path]:
     """The file itself, or a copy of the one in the bundle that the path leads through, for as long as it is read."""
@@ -94,9 +117,11 @@ def on_disk(path: Path) -> Iterator[Path]:
 
 def _matching(directory: Path | str, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
     try:
-        names = sorted(os.listdir(directory))
+        names = os.listdir(directory)
+    except NotADirectoryError:
+        names = bundle.names(directory)
     except OSError:
         return
-    for name in names:
+    for name in sorted(names):
         if match := pattern.fullmatch(name):
             yield match, Path(directory) / name

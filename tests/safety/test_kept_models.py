@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from benchmark.records.selection import STATISTICS
 from benchmark.report import handover, publish
 from tests.records.test_bundle import draw_nothing
 from tests.records.test_merge import forge
+from tests.safety import bundles
 from tests.safety.small import Small, bits, fork, wait
 
 NOTHING_ELSE = ["artifacts.npz", "curve.jsonl", "heartbeat.json", "record.json", "spec.json"]
@@ -250,6 +252,40 @@ def test_a_model_larger_than_any_other_file_goes_every_way_and_is_never_whole_in
         bundled(tmp_path / "runs", tmp_path / "c.zip")
     with pytest.raises(OSError, match="more than 20000000"):
         study.unpack(archive, tmp_path / "again")
+
+
+def test_audit_and_merge_find_forged_and_superfluous_models_inside_a_bundle(
+    record: records.Record, tmp_path: Path
+) -> None:
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip")
+    assert kinds(archive) == []
+    with zipfile.ZipFile(archive) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    last = next(name for name in members if name.endswith("model-last.safetensors"))
+    nobody = last.replace(record.run_id, "f" * 16)
+
+    def found(changed: dict[str, bytes]) -> list[tuple[str, str, str]]:
+        (tmp_path / "c.zip").write_bytes(bundles.packed(changed))
+        bundle._opened.cache_clear()
+        with pytest.raises(UserError, match=r"c\.zip is refused: .*safetensors"):
+            merge([tmp_path / "c.zip", tmp_path / "runs"], tmp_path / "out")
+        return kinds(tmp_path / "c.zip")
+
+    forged = members[last][:-1] + b"x"
+    error = ("error", "model", "model-last.safetensors")
+    assert found(bundles.sealed({**members, last: forged})) == [error]
+    assert found({**members, last: forged}) == [error], "not even the one that bundle.json lists"
+    assert found(bundles.sealed({**members, nobody: members[last]})) == [error]
+    evil = last.replace("model-last", "model-evil")
+    assert found(bundles.sealed({**members, evil: b"x"})) == [("error", "model", "model-evil.safetensors")]
+
+
+def test_a_bundle_without_the_models_that_its_records_seal_says_so_once(record: records.Record, tmp_path: Path) -> None:
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip", models=False)
+    (note,) = (f for f in audit.audit(archive).findings if f.kind == "model")
+    assert note.level == "note"
+    assert note.words.startswith(f"{len(record['models'])} models that records seal are not in the bundle")
+    assert merge([archive, tmp_path / "runs"], tmp_path / "out").twice == 1, "it is no worse for that"
 
 
 def test_an_unpacking_that_fails_leaves_nothing_and_the_next_one_works(
