@@ -288,6 +288,42 @@ def test_a_bundle_without_the_models_that_its_records_seal_says_so_once(record: 
     assert merge([archive, tmp_path / "runs"], tmp_path / "out").twice == 1, "it is no worse for that"
 
 
+def test_of_equal_records_the_one_that_seals_a_model_stands_and_no_other_model_comes_along(
+    small: Small, tmp_path: Path
+) -> None:
+    a, b, c = (tmp_path / name for name in "abc")
+    bare = small.execute(small.spec(), a)
+    last = small.execute(small.spec(), b, keep_model="last")
+    (last.path / "artifacts.npz").unlink()
+    assert merge([a, b], tmp_path / "ab").twice == 1
+    there = tmp_path / "ab" / bare.path.relative_to(a)
+    assert records.read(there)["models"] == last["models"]  # type: ignore[index]
+    assert kinds(tmp_path / "ab") == []
+    assert benchmark.load_model(there).run_id == bare.run_id
+    # a model that another record of the same run seals, with other bytes, is not the one of the record that stands
+    shutil.copytree(b, c)
+    with_large_model(c / bare.path.relative_to(a), 1000)
+    merge([b, c], tmp_path / "bc")
+    assert kinds(tmp_path / "bc") == []
+    (last.path / "model-last.safetensors").unlink()
+    merge([b, c], tmp_path / "none")
+    assert kinds(tmp_path / "none") == []
+    assert models.kept(tmp_path / "none" / bare.path.relative_to(a)) == {}
+
+
+def test_of_equal_records_without_models_one_with_arrays_stands_and_else_the_first_named(
+    small: Small, tmp_path: Path
+) -> None:
+    first = small.execute(small.spec(), tmp_path / "a")
+    second = small.execute(small.spec(), tmp_path / "b")
+    for out, stands in (("ab", first), ("without", second)):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / out)
+        there = records.read(tmp_path / out / first.path.relative_to(tmp_path / "a"))
+        assert there is not None
+        assert there["hashes"] == stands["hashes"]
+        (first.path / "artifacts.npz").unlink(missing_ok=True)
+
+
 def test_an_unpacking_that_fails_leaves_nothing_and_the_next_one_works(
     record: records.Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
