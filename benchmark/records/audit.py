@@ -21,7 +21,7 @@ from typing import Any
 from benchmark import records
 from benchmark.errors import UserError
 from benchmark.files import read_object, whole_zip, write_json
-from benchmark.records import Record, Sent, State, StateName, bundle, models, schema, study
+from benchmark.records import Record, Sent, State, StateName, artifacts, bundle, models, schema, study
 from benchmark.records.lease import is_stale, server_time
 from benchmark.records.selection import accuracies, scores
 from benchmark.records.study import read_json
@@ -71,8 +71,7 @@ def audit(root: Path, queue: Mapping[str, Sent] | None = None) -> Audit:
         findings += _temporaries(folder, names, now)
         if study.RECORDS in names:
             findings += _unreadable(folder)
-        if bundle.is_bundle(root):
-            findings += _of_no_run(folder, names)
+        findings += _of_no_run(folder, names) if bundle.is_bundle(root) else []
         if not set(names) & set(FILES):
             continue
         state = records.state(folder, queue, now)
@@ -128,14 +127,13 @@ def _bundled(archive: Path) -> Iterator[tuple[Path, list[str]]]:
 
 def _of_no_run(folder: Path, names: list[str]) -> list[Finding]:
     """Models of a bundle beside no record. On disk a run that was cut off at its end may have them; bundles leave those out."""
-    if study.exists(folder / "record.json"):
-        return []
+    bare = [] if study.exists(folder / "record.json") else [n for n in names if bundle.MODEL.fullmatch(n)]
     words = "a model of a run that has no record: no bundle of this suite has one"
-    return [Finding("error", "model", str(folder / n), words) for n in filter(bundle.MODEL.fullmatch, names)]
+    return [Finding("error", "model", str(folder / n), words) for n in bare]
 
 
 def _left_out(sound: Iterable[Record]) -> list[Finding]:
-    """Models that the records of a bundle seal and that it lacks: one note, since most bundles go without."""
+    """Models that the records of a bundle seal and that it lacks: one note, since most go without."""
     lacking = [record.path / name for record in sound for name in models.absent(record)]
     words = f"{len(lacking)} models that records seal are not in the bundle (bundle --models takes them along)"
     return [Finding("note", "model", str(lacking[0]), words)] if lacking else []
@@ -178,6 +176,9 @@ def _run(folder: Path, names: list[str], state: State, now: float) -> list[Findi
             for n in names
             if n in ("checkpoint.pt", "failure.json") or models.CANDIDATE.fullmatch(n)
         ]
+    if not wrong and "artifacts.npz" not in links and (fault := artifacts.examine(folder)[1]):
+        words = f"{fault}: figures refuse these arrays. Take them away, and the record stands without"
+        found.append(Finding("error", "artifacts", str(folder / "artifacts.npz"), words))
     others = models.faults(state.record, names) if state.record else {}
     return found + [Finding("error", "model", str(folder / n), words) for n, words in others.items()]
 
