@@ -29,6 +29,7 @@ from benchmark.faults import fault
 DEFAULT_ROOT = Path("data")  # of prepared images and weights
 LARGEST = 64 * 2**20  # bytes of a record, spec or curve; the largest real one has a few hundred kilobytes
 PIECE = 1 << 20  # bytes that are read at once
+PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")  # a suite's or a tier's folder: it leads nowhere else
 
 # what can move a terminal's cursor or turn the direction of writing, and halves of character pairs
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

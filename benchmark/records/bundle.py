@@ -36,7 +36,7 @@ from benchmark.errors import UserError
 
 MANIFEST = "bundle.json"
 FORMAT = 1
-_RUN = r"[A-Za-z0-9_][\w.-]{0,254}/[A-Za-z0-9_][\w.-]{0,254}/[0-9a-f]{16}"  # as `study.PLACE` and `study.RUN` have it
+_RUN = r"[A-Za-z0-9_][\w.-]{0,254}/[A-Za-z0-9_][\w.-]{0,254}/[0-9a-f]{16}"  # as `files.PLACE` and `study.RUN` have it
 MODEL = re.compile(r"model-([a-z]+(?:-[a-z]+)*)\.safetensors")  # of a run that kept one, by selection rule
 UNFINISHED = ("spec.json", "curve.jsonl", "failure.json", "heartbeat.json")  # what is told of a run that is not done
 NAME = re.compile(
