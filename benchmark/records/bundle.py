@@ -9,9 +9,11 @@
 | SUITE/TIER/RUN_ID/… | of runs that are not done: spec, curve, failure; of runs whose model is kept: the model |
 
 `study.zip/digits/mini/<run_id>/failure.json` names bytes of a bundle as it names a file of a folder, and `read_bytes`
-gives either. A bundle may come from a stranger. Nothing of it is written to disk to read it, decompressed, executed or
-unpickled: a member that is compressed, encrypted, a link, there twice, not listed, or of a name that no study has refuses
-the whole, and no member is used whose sha256 is not the listed one.
+gives either. A bundle may come from a stranger. Nothing of it is executed or unpickled, and to read it nothing is written to
+disk but the model that `predict` uses, into a folder that goes again. A member that the archive itself compresses, that is
+encrypted, a link, there twice, not listed, or of a name that no study has refuses the whole, and no member is used whose
+sha256 is not the listed one. What members hold compressed (pages of parquet, arrays of a run) is unpacked in memory, within the
+bounds of `benchmark.records.study` and `benchmark.records.artifacts`.
 """
 
 from __future__ import annotations
