@@ -11,10 +11,12 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 import tomllib
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ from benchmark.faults import fault
 
 DEFAULT_ROOT = Path("data")  # of prepared images and weights
 LARGEST = 64 * 2**20  # bytes of a record, spec or curve; the largest real one has a few hundred kilobytes
+PIECE = 1 << 20  # bytes that are read at once
+PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")  # a suite's or a tier's folder: it leads nowhere else
 
 # what can move a terminal's cursor or turn the direction of writing, and halves of character pairs
 _UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -84,6 +88,32 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
         raise
 
 
+def check_new(out: Path) -> None:
+    """A UserError when `new_folder` could not put a folder there: said before the work, not after it."""
+    if out.is_symlink():
+        raise UserError(f"{out} is a link, and a new folder cannot take its place. Name a new folder: --out FOLDER")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is there already and not empty. Name a new folder: --out FOLDER")
+    if out.resolve() == Path.cwd():
+        raise UserError(f"{out} is the folder you stand in. Name a new folder: --out FOLDER")
+
+
+@contextlib.contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """Fill the yielded folder; on success it becomes `out`, on an error nothing is left that a second try would meet."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        home = temporary / out.name  # what mkdtemp makes is private; this is for all
+        home.mkdir()
+        yield home
+        if out.exists():
+            out.rmdir()
+        home.rename(out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sync(path: Path, point: str = "") -> None:
     """fsync a file or a directory; `point` names it for the fault switch."""
     fault(f"fsync:{point or path.name}")
@@ -113,17 +143,20 @@ def write_json(path: Path, document: Any, *, durable: bool = True) -> None:
 
 def read_bytes(path: Path | str, largest: int = LARGEST) -> bytes:
     """The content of a plain file of at most `largest` bytes; an OSError otherwise, never a wait."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return b"".join(pieces(path, largest))
+
+
+def pieces(path: Path | str, largest: float, *, links: bool = True) -> Iterator[bytes]:
+    """The same piece by piece, for files that are not held in memory; without `links` a link is no plain file."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
     try:  # no file object: a look at a hundred thousand runs opens two files for each
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
             raise OSError(f"{path} is not a plain file")
         if state.st_size > largest:
             raise OSError(f"{path} has {state.st_size} bytes, more than {largest}")
-        parts = []
-        while part := os.read(handle, 1 << 20):
-            parts.append(part)
-        return b"".join(parts)
+        while piece := os.read(handle, PIECE):
+            yield piece
     finally:
         os.close(handle)
 
@@ -187,6 +220,15 @@ class Member:
     name: str
     size: int
     handle: Any
+
+
+def whole_zip(path: Path) -> bool:
+    """Whether a file is an archive whose members all have the checksums that it lists."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 def zip_members(archive: Path, source: zipfile.ZipFile) -> Iterator[Member]:

@@ -162,7 +162,7 @@ def narrow(
         raise unknown("kind of statistics at test", statistics, STATISTICS)
     runs = frame[_suite_names(frame["suite"]) == suite.name]
     if runs.empty:
-        others = sorted(set(_suite_names(frame["suite"])))
+        others = sorted(set(_suite_names(frame["suite"])) - {""})
         held = (
             f"There are runs of: {', '.join(others)}."
             if others
@@ -206,8 +206,8 @@ def _suite_name(value: str) -> str:
 
 
 def _suite_names(column: pd.Series) -> pd.Series:
-    """A suite file of the user's own counts by its name."""
-    return column.astype(str).map(_suite_name)
+    """A suite file of the user's own counts by its name; a run whose spec cannot be read is of no suite."""
+    return column.fillna("").astype(str).map(_suite_name)
 
 
 def _with_overrides(runs: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import time
-import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,8 +20,8 @@ from typing import Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.files import read_object, write_json
-from benchmark.records import Record, Sent, State, StateName, bundle, models, schema, study
+from benchmark.files import read_object, whole_zip, write_json
+from benchmark.records import Record, Sent, State, StateName, artifacts, bundle, models, schema, study
 from benchmark.records.lease import is_stale, server_time
 from benchmark.records.selection import accuracies, scores
 from benchmark.records.study import read_json
@@ -72,6 +71,7 @@ def audit(root: Path, queue: Mapping[str, Sent] | None = None) -> Audit:
         findings += _temporaries(folder, names, now)
         if study.RECORDS in names:
             findings += _unreadable(folder)
+        findings += _of_no_run(folder, names) if bundle.is_bundle(root) else []
         if not set(names) & set(FILES):
             continue
         state = records.state(folder, queue, now)
@@ -82,7 +82,7 @@ def audit(root: Path, queue: Mapping[str, Sent] | None = None) -> Audit:
         findings += found
         if state.record is not None and not any(f.level == "error" for f in found):
             sound.append(state.record)
-    findings += _duplicates(sound) + _mixed(sound)
+    findings += _duplicates(sound) + _mixed(sound) + (_left_out(sound) if bundle.is_bundle(root) else [])
     order = {"error": 0, "warning": 1, "note": 2}
     findings.sort(key=lambda f: (order[f.level], f.kind, f.path))
     return Audit(root, states.total(), len(sound), findings, dict(states))
@@ -125,6 +125,20 @@ def _bundled(archive: Path) -> Iterator[tuple[Path, list[str]]]:
         yield from ((Path(run), study.names(run)) for run in sorted(runs))
 
 
+def _of_no_run(folder: Path, names: list[str]) -> list[Finding]:
+    """Models of a bundle beside no record. On disk a run that was cut off at its end may have them; bundles leave those out."""
+    bare = [] if study.exists(folder / "record.json") else [n for n in names if bundle.MODEL.fullmatch(n)]
+    words = "a model of a run that has no record: no bundle of this suite has one"
+    return [Finding("error", "model", str(folder / n), words) for n in bare]
+
+
+def _left_out(sound: Iterable[Record]) -> list[Finding]:
+    """Models that the records of a bundle seal and that it lacks: one note, since most go without."""
+    lacking = [record.path / name for record in sound for name in models.absent(record)]
+    words = f"{len(lacking)} models that records seal are not in the bundle (bundle --models takes them along)"
+    return [Finding("note", "model", str(lacking[0]), words)] if lacking else []
+
+
 def _unreadable(folder: Path) -> list[Finding]:
     """Files of a study that are none."""
     found = []
@@ -162,17 +176,11 @@ def _run(folder: Path, names: list[str], state: State, now: float) -> list[Findi
             for n in names
             if n in ("checkpoint.pt", "failure.json") or models.CANDIDATE.fullmatch(n)
         ]
-    return found + (_models(folder, names, state.record) if state.record else [])
-
-
-def _models(folder: Path, names: list[str], record: Record) -> list[Finding]:
-    """Models beside a record that are not the ones it was sealed with. The record is none the worse for them."""
-    found = []
-    for rule, path in models.kept(folder).items():
-        if path.name in names and not path.is_symlink() and models.digest(path) != models.sealed(record, rule):
-            words = "not the model that the run kept: `predict` refuses it. Take it away, or put the right one there"
-            found.append(Finding("error", "model", str(path), words))
-    return found
+    if not wrong and "artifacts.npz" not in links and (fault := artifacts.examine(folder)[1]):
+        words = f"{fault}: figures refuse these arrays. Take them away, and the record stands without"
+        found.append(Finding("error", "artifacts", str(folder / "artifacts.npz"), words))
+    others = models.faults(state.record, names) if state.record else {}
+    return found + [Finding("error", "model", str(folder / n), words) for n, words in others.items()]
 
 
 def _against(record: Record) -> list[str]:
@@ -227,19 +235,11 @@ def _unfinished(folder: Path, names: list[str], state: State) -> list[Finding]:
         found.append(Finding("error", "orphan", str(folder), f"files of a run, but no spec: {fault}", "quarantine"))
     elif not re.fullmatch(schema.RUN_ID, folder.name):
         found.append(Finding("warning", "orphan", str(folder), "its name is no run id: no command will find it"))
-    if "checkpoint.pt" in names and not _whole_zip(folder / "checkpoint.pt"):
+    if "checkpoint.pt" in names and not whole_zip(folder / "checkpoint.pt"):
         found.append(
             Finding("warning", "checkpoint", str(folder / "checkpoint.pt"), "damaged: the run will begin anew")
         )
     return found
-
-
-def _whole_zip(path: Path) -> bool:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
-    except (OSError, ValueError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zipfile.zlib.error):  # type: ignore[attr-defined]
-        return False
 
 
 def _temporaries(folder: Path, names: list[str], now: float) -> list[Finding]:

@@ -9,9 +9,11 @@
 | SUITE/TIER/RUN_ID/… | of runs that are not done: spec, curve, failure; of runs whose model is kept: the model |
 
 `study.zip/digits/mini/<run_id>/failure.json` names bytes of a bundle as it names a file of a folder, and `read_bytes`
-gives either. A bundle may come from a stranger. Nothing of it is written to disk to read it, decompressed, executed or
-unpickled: a member that is compressed, encrypted, a link, there twice, not listed, or of a name that no study has refuses
-the whole, and no member is used whose sha256 is not the listed one.
+gives either. A bundle may come from a stranger. Nothing of it is executed or unpickled, and to read it nothing is written to
+disk but the model that `predict` uses, into a folder that goes again. A member that the archive itself compresses, that is
+encrypted, a link, there twice, not listed, or of a name that no study has refuses the whole, and no member is used whose
+sha256 is not the listed one. What members hold compressed (pages of parquet, arrays of a run) is unpacked in memory, within the
+bounds of `benchmark.records.study` and `benchmark.records.artifacts`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -35,7 +38,7 @@ from benchmark.errors import UserError
 
 MANIFEST = "bundle.json"
 FORMAT = 1
-_RUN = r"[A-Za-z0-9_][\w.-]{0,254}/[A-Za-z0-9_][\w.-]{0,254}/[0-9a-f]{16}"  # as `study.PLACE` and `study.RUN` have it
+_RUN = r"[A-Za-z0-9_][\w.-]{0,254}/[A-Za-z0-9_][\w.-]{0,254}/[0-9a-f]{16}"  # as `files.PLACE` and `study.RUN` have it
 MODEL = re.compile(r"model-([a-z]+(?:-[a-z]+)*)\.safetensors")  # of a run that kept one, by selection rule
 UNFINISHED = ("spec.json", "curve.jsonl", "failure.json", "heartbeat.json")  # what is told of a run that is not done
 NAME = re.compile(
@@ -45,6 +48,7 @@ NAME = re.compile(
 )
 BEGINS = b"PK\x03\x04"
 DIRECTORY = 16 * 2**20  # bytes of the table of contents, which is held in memory: room for 100,000 members
+LARGEST_MODEL = 64 * 2**30  # bytes; it is copied piece by piece, so that the disk alone sets a bound
 LIMITS = files.Limits(files=100_000, total=2**40, ratio=1.0, small=0, kind="bundle")
 _SHA = re.compile(r"[0-9a-f]{64}")
 
@@ -79,7 +83,26 @@ def read_bytes(path: Path | str, largest: int = files.LARGEST) -> bytes:
         found = _found(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-        return _member(*found, largest)
+        return b"".join(_member(*found, largest))
+
+
+def pieces(path: Path | str, largest: float = math.inf) -> Iterator[bytes]:
+    """The same of a file of any size, piece by piece, no link followed. The error that a member is not the listed one comes
+    after its last piece."""
+    try:
+        yield from files.pieces(path, largest, links=False)
+    except NotADirectoryError:
+        found = _found(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+        yield from _member(*found, largest)
+
+
+def transfer(source: Path, target: Path, *, durable: bool = True) -> None:
+    """Write a model, on disk or in a bundle, to `target`: whole or not at all, and never whole in memory."""
+    with files.replacing(target, durable=durable) as temporary, temporary.open("wb") as out:
+        for piece in pieces(source, LARGEST_MODEL):
+            out.write(piece)
 
 
 def is_file(path: Path | str) -> bool:
@@ -152,7 +175,7 @@ def _opened(archive: str, state: tuple[int, ...]) -> tuple[dict[str, Any], dict[
         manifest = infos[MANIFEST]
         if manifest.file_size > files.LARGEST:
             raise ValueError(f"its {MANIFEST} is larger than any bundle's")
-        document = files.parse_json(_content(archive, manifest.header_offset, manifest.file_size))
+        document = files.parse_json(b"".join(_content(archive, manifest.header_offset, manifest.file_size)))
         listed = _listed(document)
         if {n: i.file_size for n, i in infos.items() if n != MANIFEST} != {n: size for n, (size, _) in listed.items()}:
             raise ValueError(f"its members are not those that its {MANIFEST} lists")
@@ -233,30 +256,35 @@ def _found(path: Path | str) -> tuple[str, Entry] | None:
     return (archive, entry) if entry else None
 
 
-def _member(archive: str, entry: Entry, largest: int) -> bytes:
+def _member(archive: str, entry: Entry, largest: float) -> Iterator[bytes]:
+    """The pieces of a member; after the last one an error if it is not the listed one."""
     if entry.size > largest:
         raise OSError(f"a member of {archive} has {entry.size} bytes, more than {largest}")
+    seen = hashlib.sha256()
     try:
-        content = _content(archive, entry.header, entry.size)
+        for piece in _content(archive, entry.header, entry.size):
+            seen.update(piece)
+            yield piece
     except ValueError as error:
         raise _unreadable(archive, str(error)) from None
-    if hashlib.sha256(content).hexdigest() != entry.sha256:
+    if seen.hexdigest() != entry.sha256:
         raise _unreadable(archive, f"a member is not what its {MANIFEST} says it was")
-    return content
 
 
-def _content(archive: str, header: int, size: int) -> bytes:
-    """The stored bytes behind a member's own header: no decompressor has a part in it."""
+def _content(archive: str, header: int, size: int) -> Iterator[bytes]:
+    """The stored bytes behind a member's own header, piece by piece: no decompressor has a part in it."""
     with open(archive, "rb") as stream:
         stream.seek(header)
         local = stream.read(30)
         if len(local) != 30 or local[:4] != BEGINS:
             raise ValueError("it is torn: a member does not begin where it should")
         stream.seek(sum(struct.unpack("<HH", local[26:30])), os.SEEK_CUR)
-        content = stream.read(size)
-    if len(content) != size:
-        raise ValueError("it is torn: a member ends too early")
-    return content
+        while size:
+            piece = stream.read(min(size, files.PIECE))
+            if not piece:
+                raise ValueError("it is torn: a member ends too early")
+            size -= len(piece)
+            yield piece
 
 
 def _stamp(found: os.stat_result) -> tuple[int, ...]:
@@ -274,6 +302,8 @@ def write(path: Path, members: Mapping[str, bytes | Path], about: Mapping[str, A
             raise UserError(
                 f"{name} cannot go into a bundle: names there are made of letters, digits, dots and dashes."
             )
+        if _size(members[name]) > LARGEST_MODEL:
+            raise UserError(f"{name} cannot go into a bundle: it has more than {LARGEST_MODEL:,} bytes.")
     listed = {name: {"bytes": _size(content), "sha256": _hash(content)} for name, content in ordered}
     document = {**about, "format": FORMAT, "files": listed}
     manifest = json.dumps(document, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
@@ -286,7 +316,7 @@ def write(path: Path, members: Mapping[str, bytes | Path], about: Mapping[str, A
                     target.write(content)
                 else:
                     with content.open("rb") as source:
-                        shutil.copyfileobj(source, target, 1 << 20)
+                        shutil.copyfileobj(source, target, files.PIECE)
 
 
 def _size(content: bytes | Path) -> int:

@@ -1,14 +1,13 @@
 """Results of several people in one study: every run once, every source named, nothing that `audit` would not trust.
 
 Two records of one run are the same run when their results are the same bits: curve, weights, accuracies, values. Time and
-machine may differ; the record that was named first stands. `merged.json` beside the study says which run came from where.
+machine may differ. Of such records one stands: the one that seals the most models, of those one that has its arrays, of
+those the one that was named first. `merged.json` beside the study says which run came from where.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark import records
 from benchmark.errors import UserError
-from benchmark.files import shown, write_bytes, write_json
-from benchmark.records import StateName, bundle, study
+from benchmark.files import check_new, new_folder, shown, write_bytes, write_json
+from benchmark.records import StateName, bundle, models, study
 from benchmark.records.audit import audit
 
 if TYPE_CHECKING:
@@ -97,8 +96,7 @@ def merge(sources: Sequence[Path], out: Path) -> Merged:
     """Put the finished runs of trees, studies and bundles into a new study at `out`, all of them or nothing at all."""
     if len(sources) < 2:
         raise UserError("merge puts two or more results together. Type: python -m benchmark merge A B --out FOLDER")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not empty. Name a new folder: --out FOLDER")
+    check_new(out)
     for source in sources:
         check(source)
     runs, tried = _together(sources), _together([trials(source) for source in sources])
@@ -111,18 +109,10 @@ def merge(sources: Sequence[Path], out: Path) -> Merged:
             "written. Find out which is right (python -m benchmark verify RUN_ID --results A), and leave the other out."
         )
     told = [_told(source, i, runs) for i, source in enumerate(sources)]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    try:
-        home = temporary / out.name
+    with new_folder(out) as home:
         _write(home, sources, runs, tried, chosen)
         came = {"/".join(place): [i for i, _ in found] for place, found in sorted(runs.items())}
         write_json(home / MERGED, {"sources": told, "runs": came})
-        if out.exists():
-            out.rmdir()
-        home.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     left = sum(state.name is not StateName.DONE for source in sources for _, state in records.surveyed(source))
     return Merged(len(runs), sum(len(found) > 1 for found in runs.values()), left, told)
 
@@ -214,23 +204,35 @@ def _write(
     tried: Mapping[Place, Sequence[tuple[int, Path]]],
     chosen: Mapping[str, bytes],
 ) -> None:
-    """The study's files; of a run that several have the first record, or the first that has its arrays."""
+    """The study's files, of every run those of the record that stands; its models from whichever source has them."""
     incomplete = "; ".join(dict.fromkeys(filter(None, map(study.missing, sources))))[:1000]
     for place, together, words in ((home, runs, incomplete), (home / TRIALS[1], tried, "")):
         if together:
-            paths = [_first(found) for found in together.values()]
+            paths = [_standing(found) for found in together.values()]
             study.describe(place, pack(place, paths, {str(path) for path in paths}), words)
     for run, found in runs.items():
-        for _, path in found:
-            for name in filter(bundle.MODEL.fullmatch, bundle.names(path)):
-                if not (home.joinpath(*run) / name).exists():
-                    write_bytes(home.joinpath(*run) / name, study.read_bytes(path / name, study.LARGEST))
+        _models(home.joinpath(*run), _read(_standing(found)), [path for _, path in found])
     for name, content in chosen.items():
         write_bytes(home / name, content)
 
 
-def _first(found: Sequence[tuple[int, Path]]) -> Path:
-    return next((path for _, path in found if study.exists(path / "artifacts.npz")), found[0][1])
+def _standing(found: Sequence[tuple[int, Path]]) -> Path:
+    """Of the records of one run the one that keeps the most of it usable: a model that no record seals is lost."""
+    paths = [path for _, path in found]
+    if len(paths) == 1:
+        return paths[0]
+    return max(
+        paths, key=lambda path: (len(_read(path).document.get("models", {})), study.exists(path / "artifacts.npz"))
+    )
+
+
+def _models(there: Path, record: records.Record, sources: Iterable[Path]) -> None:
+    """The models that a record seals, from the first source that has each; another run's, or another's, stay where they are."""
+    for source in sources:
+        for rule, path in models.kept(source).items():
+            wanted = models.sealed(record, rule)
+            if wanted and not (there / path.name).exists() and models.digest(path) == wanted:
+                bundle.transfer(path, there / path.name)
 
 
 def _read(path: Path) -> records.Record:

@@ -15,12 +15,11 @@ import contextlib
 import hashlib
 import os
 import re
-import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmark.errors import unknown
+from benchmark.errors import UserError, unknown
 from benchmark.records import bundle
 from benchmark.records.bundle import MODEL
 from benchmark.records.selection import VALIDATORS
@@ -29,7 +28,6 @@ from benchmark.records.store import Record
 CHOICES = ("none", "last", "selected")  # of --keep-model
 RULES = ("last", *VALIDATORS)  # those that read no label of the target: `selected` keeps the model of each
 ALWAYS = {"last": {"last"}, "selected": {"last", "unsup"}}  # of a run that kept its models: these rules always choose
-LARGEST = 2**30  # bytes of a model that is read from a bundle
 CANDIDATE = re.compile(r"candidate-(\d{1,18})\.safetensors")
 
 
@@ -72,15 +70,37 @@ def sealed(record: Record, rule: str) -> str:
 
 
 def digest(path: Path) -> str:
-    """sha256 of a plain file, read piece by piece; empty when it is absent or something else."""
+    """sha256 of a plain file, on disk or in a bundle, read piece by piece; empty when it is absent or something else."""
+    seen = hashlib.sha256()
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        for piece in bundle.pieces(path):
+            seen.update(piece)
     except OSError:
         return ""
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return ""
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return seen.hexdigest()
+
+
+def faults(record: Record, names: Iterable[str]) -> dict[str, str]:
+    """What is wrong with the models among the files of a finished run, in words, by file. The record is none the worse."""
+    found = {}
+    for rule, path in kept(record.path).items():
+        if path.name in names and not path.is_symlink():
+            try:
+                other = digest(path) != sealed(record, rule)
+            except UserError as error:  # of a bundle whose member is not the one that it lists
+                found[path.name] = str(error)
+                continue
+            if other:
+                found[path.name] = (
+                    "not the model that the run kept: `predict` refuses it. Take it away, or put the right one there"
+                )
+    return found
+
+
+def absent(record: Record) -> list[str]:
+    """The models that a record seals and that do not lie beside it; they may be deleted, or were not handed over."""
+    there = kept(record.path)
+    return [model_file(rule) for rule in record.document.get("models", {}) if rule not in there]
 
 
 @contextlib.contextmanager
@@ -91,15 +111,17 @@ def on_disk(path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="model-") as folder:
         copy = Path(folder) / path.name
-        copy.write_bytes(bundle.read_bytes(path, LARGEST))
+        bundle.transfer(path, copy, durable=False)
         yield copy
 
 
 def _matching(directory: Path | str, pattern: re.Pattern[str]) -> Iterator[tuple[re.Match[str], Path]]:
     try:
-        names = sorted(os.listdir(directory))
+        names = os.listdir(directory)
+    except NotADirectoryError:
+        names = bundle.names(directory)
     except OSError:
         return
-    for name in names:
+    for name in sorted(names):
         if match := pattern.fullmatch(name):
             yield match, Path(directory) / name

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from benchmark import files
 from benchmark.errors import UserError
-from benchmark.files import write_bytes
+from benchmark.files import PLACE, write_bytes
 from benchmark.records import bundle
 
 PARTS = {  # the files of a run, by the file of the study that holds them
@@ -46,7 +46,6 @@ COLUMNS = {
 }
 KEYS = ("run_id", "suite", "tier")
 RUN = re.compile(r"[0-9a-f]{16}")
-PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")  # a suite's or a tier's folder: it leads nowhere else
 LARGEST = 2**30  # bytes of one file of a study, packed or not; the largest real one has a few megabytes
 ROWS = 16  # decoded at once: what few bytes can stand for is bounded by what is counted after each step
 
@@ -217,6 +216,11 @@ def pack(root: Path, runs: Iterable[tuple[Mapping[str, Any], Mapping[str, bytes]
     """
     rows = {row["run_id"]: {**row, **content} for row, content in runs}
     ordered = sorted(rows.values(), key=lambda row: [row[key] for key in ("suite", "tier", "run_id")])
+    for suite in {row["suite"] for row in ordered if not PLACE.fullmatch(row["suite"])}:
+        raise UserError(
+            f"Runs in a folder {files.shown(suite)!r} cannot go into a study: nobody could read it. Its name would have to be "
+            "made of the letters a to z, digits, dots, dashes and underscores. Rename the suite file, and run them again."
+        )
     for file, inside in reversed(PARTS.items()):
         kept = [{key: row[key] for key in _schema(file).names} for row in ordered if all(n in row for n in inside)]
         if not kept:
@@ -302,12 +306,14 @@ def unpack(root: Path, out: Path) -> int:
         raise UserError(
             f"{root} is no published study: it has no {RECORDS}. Type: python -m benchmark unpack results/NAME"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there already and not empty. Name a new folder: --out FOLDER")
+    files.check_new(out)
     runs = {run.path for run in places(root)} | set(bundle.runs(root) if bundle.is_bundle(root) else [])
-    for run in sorted(runs):
-        apart = {name for name in bundle.names(run) if bundle.MODEL.fullmatch(name)}  # kept beside a study's files
-        for name in sorted({*names(run), *apart}, key=lambda n: n == "record.json"):  # last, as a run writes it
-            target = out / os.path.relpath(run, root) / name
-            write_bytes(target, read_bytes(Path(run) / name, LARGEST), durable=False)
+    with files.new_folder(out) as home:
+        for run in sorted(runs):
+            target = home / os.path.relpath(run, root)
+            apart = {name for name in bundle.names(run) if bundle.MODEL.fullmatch(name)}  # kept beside a study's files
+            for name in sorted({*names(run)} - apart):
+                write_bytes(target / name, read_bytes(Path(run) / name, LARGEST), durable=False)
+            for name in sorted(apart):
+                bundle.transfer(Path(run) / name, target / name, durable=False)
     return len(runs)

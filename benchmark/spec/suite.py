@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import re
+import shlex
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from benchmark.errors import UserError, unknown
-from benchmark.files import read_toml
+from benchmark.files import PLACE, read_toml, shown
 from benchmark.spec.layout import DomainInfo, Folders, Place
 from benchmark.spec.network import NetworkSettings
 from benchmark.spec.strict import Strict, Text
@@ -168,6 +170,13 @@ def load_suite(name: str) -> Suite:
     path = Path(name) if name.endswith(".toml") else SUITES / f"{name}.toml"
     if name.endswith(".toml") and not path.is_file():
         raise UserError(f"The suite file {name} does not exist. Built-in suites: {', '.join(suite_names())}.")
+    if name.endswith(".toml") and not PLACE.fullmatch(path.stem):
+        plain = re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-") or "my-suite"
+        raise UserError(
+            f"The suite file {shown(name)} cannot have this name, which is also that of the folder of its results: studies and "
+            "bundles have the letters a to z, digits, dots, dashes and underscores there. Rename it. "
+            f"Type: mv {shlex.quote(shown(name))} {shlex.quote(shown(path.with_name(plain + '.toml')))}"
+        )
     if not name.endswith(".toml") and name not in suite_names():
         raise unknown("suite", name, suite_names(), "Type: python -m benchmark run --suite digits")
     try:

@@ -26,6 +26,7 @@ from tests.synthetic import write_run, write_study
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "results" / "study"
+OTHERS = sorted(p.parent.name for p in PUBLISHED.parent.glob("*/records.parquet") if p.parent != PUBLISHED)
 READING = [
     ("table", "--results", "study"), ("table", "--results", "study", "--kind", "per-class", "--format", "latex"),
     ("table", "--results", "study", "--kind", "verdicts", "--format", "markdown"), ("status", "--results", "study"),
@@ -111,6 +112,22 @@ def test_the_bundle_of_a_published_study_gives_the_bytes_that_the_folder_gives(
     assert files_of(both[1]).keys() == {"study"}, "reading has written beside the bundle"
 
 
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_bundle_of_every_other_published_study_has_its_tables_and_its_audit(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two verbs only: what is read is the same for all of them."""
+    monkeypatch.setattr(handover.page, "write", lambda results, path, **_: path.write_text("<html>"))
+    handover.hand_over(PUBLISHED.with_name(name), tmp_path / name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told = []
+    for home in (PUBLISHED.parent, tmp_path):
+        monkeypatch.chdir(home)
+        told.append([quiet("table", "--results", name, "--format", "markdown"), quiet("audit", name)])
+    assert told[0] == told[1]
+    assert told[0][1][0] == 0
+
+
 def test_a_bundle_of_a_results_folder_loads_as_the_folder_unfinished_runs_included(tree: Path, packed: Path) -> None:
     one, two = (records.load(root).drop(columns="path") for root in (tree, packed))
     assert sorted(one.status.unique()) == ["done", "failed", "interrupted"]
@@ -124,6 +141,13 @@ def test_a_bundle_of_a_results_folder_loads_as_the_folder_unfinished_runs_includ
     found = [[f for f in audit.audit(root).findings if "trials" not in f.path] for root in (tree, packed)]
     one, two = ([(f.level, f.kind, f.words) for f in findings if f.kind != "commits"] for findings in found)
     assert one == two
+
+
+def test_a_run_whose_spec_cannot_be_read_does_not_stop_the_table_of_the_others(tmp_path: Path) -> None:
+    write_study(tmp_path, ["source-only:bn", "dann"], seeds=[0], targets=["mm"])
+    (write_run(tmp_path, "mcd", "up", status="failed") / "spec.json").write_bytes(b"")
+    code, said = quiet("table", "--results", str(tmp_path))
+    assert (code, "DANN" in said) == (0, True), said
 
 
 def test_a_bundle_has_everything_and_says_which_code_packed_it(packed: Path) -> None:

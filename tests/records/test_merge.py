@@ -284,3 +284,23 @@ def test_merge_says_what_it_cannot_do(halves: tuple[Path, Path], tmp_path: Path)
         merge([halves[0], tmp_path / "failed"], tmp_path / "out")
     with pytest.raises(UserError, match="There is no folder"):
         merge([halves[0], tmp_path / "nothing"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("verb", ["merge", "unpack"])
+def test_a_folder_that_cannot_be_replaced_is_said_before_the_work(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr("benchmark.records.merge.audit", work)
+    monkeypatch.setattr(study, "places", work)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    (tmp_path / "dead").symlink_to("nothing")
+    monkeypatch.chdir(tmp_path / "empty")
+    sources = [str(PUBLISHED)] * (2 if verb == "merge" else 1)
+    for out, words in ((".", "is the folder you stand in"), ("../link", "is a link"), ("../dead", "is a link")):
+        code, said = quiet(verb, *sources, "--out", out)
+        assert (code, words in said, "Name a new folder: --out FOLDER" in " ".join(said.split())) == (2, True, True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dead", "empty", "link"]

@@ -244,6 +244,17 @@ def test_more_than_a_study_can_hold_is_refused_before_it_is_written(
     assert not (tmp_path / "large" / "records.parquet").exists()
 
 
+@pytest.mark.parametrize("folder", ["my small", "ψηφία"])
+def test_a_folder_that_no_study_can_name_is_refused_before_anything_is_written(
+    tree: Path, tmp_path: Path, folder: str
+) -> None:
+    run = next(tree.glob("digits/mini/*/record.json")).parent
+    row = {**study.columns(json.loads((run / "record.json").read_text()), run), "suite": folder}
+    with pytest.raises(UserError, match=f"Runs in a folder '{folder}' cannot go into a study"):
+        study.pack(tmp_path / "home", [(row, {name: (run / name).read_bytes() for name in RUN_FILES})])
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_study_is_smaller_than_its_tree(tree: Path, packed: Path) -> None:
     size: Callable[[Path, str], int] = lambda root, names: sum(p.stat().st_size for p in root.rglob(names))  # noqa: E731
     whole = sum(len(content) for content in contents(tree, RUN_FILES).values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import shutil
 import signal
@@ -32,6 +33,7 @@ from benchmark.records.audit import audit
 from benchmark.records.merge import merge
 from benchmark.report import handover, publish
 from benchmark.run import checkpoint
+from benchmark.run.model import loading
 from benchmark.spec import load_suite
 from tests.safety import bundles
 from tests.safety import malformed as bad
@@ -332,9 +334,8 @@ def handed(small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tup
     monkeypatch.setattr(handover, "pictures", lambda root: {"figures/small-lite-curves.png": b"a picture"})
     monkeypatch.setattr(handover, "rendered", lambda root: {"tables/small-lite-cost.md": b"| a |", "tables.tex": b"%"})
     monkeypatch.setattr(handover.page, "write", lambda results, path, **_: path.write_text("<html>"))
-    record = small.execute(small.spec("tsvdnet"), tmp_path / "runs")
-    small.execute(small.spec("source-only"), tmp_path / "runs")
-    (record.path / "model-last.safetensors").write_bytes(b"weights")
+    small.execute(small.spec("tsvdnet"), tmp_path / "runs")
+    record = small.execute(small.spec("source-only"), tmp_path / "runs", keep_model="last")
     (failed := record.path.with_name("0" * 16)).mkdir()
     (failed / "spec.json").write_bytes((record.path / "spec.json").read_bytes())
     (failed / "failure.json").write_text('{"reason": "the trap was there"}')
@@ -353,6 +354,14 @@ def read_every_way(handed: tuple[dict[str, bytes], Path], count: int = 0) -> int
     mark = home / "code-ran"
     sound = {p.name: (p / "record.json").read_bytes() for p in runs.glob("*/*/*") if (p / "record.json").exists()}
     assert len(sound) == 2
+    (kept,) = (p.parent for p in runs.glob("*/*/*/model-last.safetensors"))
+    weights = loading.sound(loading.find(kept), "last", "running")[1].weights
+
+    turn = itertools.count()
+
+    def predict(archive: Path) -> None:
+        """As the verb begins: the record, then its model. What passes is the model that was trained."""
+        assert loading.sound(loading.find(kept.name, archive), "last", "running")[1].weights == weights
 
     def refuse(content: bytes) -> None:
         place.write_bytes(content)
@@ -365,7 +374,8 @@ def read_every_way(handed: tuple[dict[str, bytes], Path], count: int = 0) -> int
                     assert study.read_bytes(Path(run.path) / "record.json") == sound[run.run_id]
         except UserError as error:
             is_sentence(error)
-        for read in (audit, states, study.missing, lambda p: study.unpack(p, out), lambda p: merge([p, p], out)):
+        ways = (audit, states, study.missing, lambda p: study.unpack(p, out), lambda p: merge([p, p], out), predict)
+        for read in ways:
             try:
                 read(place)
             except UserError as error:
@@ -375,6 +385,8 @@ def read_every_way(handed: tuple[dict[str, bytes], Path], count: int = 0) -> int
                 shutil.rmtree(out)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             assert main(["status", "--results", str(place)]) in (0, 1, 2)
+            if next(turn) % 10 == 0:  # it takes longer than all the others together
+                assert main(["table", "--results", str(place)]) in (0, 1, 2)
         place.unlink()
         assert files_below(home) == before, "a file was written, or is gone"
         assert not mark.exists(), "code ran"

@@ -7,6 +7,8 @@ import os
 import random
 import shutil
 import signal
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,17 @@ import pytest
 
 import benchmark
 from benchmark import records
-from benchmark.errors import Interrupted, RunFailed
+from benchmark.errors import Interrupted, RunFailed, UserError
 from benchmark.launch import slurm
 from benchmark.launch.cluster import Profile
 from benchmark.launch.submissions import Submission, new_folder, submissions
-from benchmark.records import audit, models, study
+from benchmark.records import audit, bundle, models, study
+from benchmark.records.merge import merge
 from benchmark.records.selection import STATISTICS
-from benchmark.report import publish
+from benchmark.report import handover, publish
+from tests.records.test_bundle import draw_nothing
+from tests.records.test_merge import forge
+from tests.safety import bundles
 from tests.safety.small import Small, bits, fork, wait
 
 NOTHING_ELSE = ["artifacts.npz", "curve.jsonl", "heartbeat.json", "record.json", "spec.json"]
@@ -199,6 +205,136 @@ def test_publish_and_unpack_leave_models_out_and_their_record_still_seals_them(
     assert kinds(tmp_path / "tree") == []
     shutil.copy(record.path / "model-last.safetensors", there)  # handed over beside the study
     assert benchmark.load_model(there).run_id == record.run_id
+
+
+# -- in bundles, and put together ------------------------------------------------------------------------------------------
+
+
+def bundled(root: Path, out: Path, **options: bool) -> Path:
+    """The bundle of a results folder, models included, without pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        draw_nothing(patch)
+        return handover.hand_over(root, out, **{"models": True, **options}).path
+
+
+def with_large_model(run: Path, size: int) -> bytes:
+    """A run whose record seals a model of so many bytes; gives them."""
+    weights = os.urandom(size)
+    (run / "model-last.safetensors").write_bytes(weights)
+    told = {kind: {"update": 1, "weights": "0" * 64} for kind in ("running", "target")}
+    sealed = {"last": {"sha256": hashlib.sha256(weights).hexdigest(), **told}}
+    forge(run, lambda document: document.update(models=sealed))
+    return weights
+
+
+def test_a_model_larger_than_any_other_file_goes_every_way_and_is_never_whole_in_memory(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small.execute(small.spec(), tmp_path / "runs").path
+    weights = with_large_model(run, 30_000_000)
+    place = run.relative_to(tmp_path / "runs") / "model-last.safetensors"
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip")
+    monkeypatch.setattr(study, "LARGEST", 10_000_000)
+    monkeypatch.setattr("benchmark.files.LARGEST", 10_000_000)
+    audit.audit(archive)  # what it imports counts for nothing
+    tracemalloc.start()
+    study.unpack(archive, tmp_path / "tree")
+    merge([archive, tmp_path / "tree"], tmp_path / "merged")
+    with models.on_disk(archive / place) as copy:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert copy.read_bytes() == weights
+    assert peak < 15_000_000
+    for home in ("tree", "merged"):
+        assert (tmp_path / home / place).read_bytes() == weights
+    monkeypatch.setattr(bundle, "LARGEST_MODEL", 20_000_000)
+    with pytest.raises(UserError, match=r"cannot go into a bundle: it has more than 20,000,000 bytes"):
+        bundled(tmp_path / "runs", tmp_path / "c.zip")
+    with pytest.raises(OSError, match="more than 20000000"):
+        study.unpack(archive, tmp_path / "again")
+
+
+def test_audit_and_merge_find_forged_and_superfluous_models_inside_a_bundle(
+    record: records.Record, tmp_path: Path
+) -> None:
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip")
+    assert kinds(archive) == []
+    with zipfile.ZipFile(archive) as source:
+        members = {name: source.read(name) for name in source.namelist()}
+    last = next(name for name in members if name.endswith("model-last.safetensors"))
+    nobody = last.replace(record.run_id, "f" * 16)
+
+    def found(changed: dict[str, bytes]) -> list[tuple[str, str, str]]:
+        (tmp_path / "c.zip").write_bytes(bundles.packed(changed))
+        bundle._opened.cache_clear()
+        with pytest.raises(UserError, match=r"c\.zip is refused: .*safetensors"):
+            merge([tmp_path / "c.zip", tmp_path / "runs"], tmp_path / "out")
+        return kinds(tmp_path / "c.zip")
+
+    forged = members[last][:-1] + b"x"
+    error = ("error", "model", "model-last.safetensors")
+    assert found(bundles.sealed({**members, last: forged})) == [error]
+    assert found({**members, last: forged}) == [error], "not even the one that bundle.json lists"
+    assert found(bundles.sealed({**members, nobody: members[last]})) == [error]
+    evil = last.replace("model-last", "model-evil")
+    assert found(bundles.sealed({**members, evil: b"x"})) == [("error", "model", "model-evil.safetensors")]
+
+
+def test_a_bundle_without_the_models_that_its_records_seal_says_so_once(record: records.Record, tmp_path: Path) -> None:
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip", models=False)
+    (note,) = (f for f in audit.audit(archive).findings if f.kind == "model")
+    assert note.level == "note"
+    assert note.words.startswith(f"{len(record['models'])} models that records seal are not in the bundle")
+    assert merge([archive, tmp_path / "runs"], tmp_path / "out").twice == 1, "it is no worse for that"
+
+
+def test_of_equal_records_the_one_that_seals_a_model_stands_and_no_other_model_comes_along(
+    small: Small, tmp_path: Path
+) -> None:
+    a, b, c = (tmp_path / name for name in "abc")
+    bare = small.execute(small.spec(), a)
+    last = small.execute(small.spec(), b, keep_model="last")
+    (last.path / "artifacts.npz").unlink()
+    assert merge([a, b], tmp_path / "ab").twice == 1
+    there = tmp_path / "ab" / bare.path.relative_to(a)
+    assert records.read(there)["models"] == last["models"]  # type: ignore[index]
+    assert kinds(tmp_path / "ab") == []
+    assert benchmark.load_model(there).run_id == bare.run_id
+    # a model that another record of the same run seals, with other bytes, is not the one of the record that stands
+    shutil.copytree(b, c)
+    with_large_model(c / bare.path.relative_to(a), 1000)
+    merge([b, c], tmp_path / "bc")
+    assert kinds(tmp_path / "bc") == []
+    (last.path / "model-last.safetensors").unlink()
+    merge([b, c], tmp_path / "none")
+    assert kinds(tmp_path / "none") == []
+    assert models.kept(tmp_path / "none" / bare.path.relative_to(a)) == {}
+
+
+def test_of_equal_records_without_models_one_with_arrays_stands_and_else_the_first_named(
+    small: Small, tmp_path: Path
+) -> None:
+    first = small.execute(small.spec(), tmp_path / "a")
+    second = small.execute(small.spec(), tmp_path / "b")
+    for out, stands in (("ab", first), ("without", second)):
+        merge([tmp_path / "a", tmp_path / "b"], tmp_path / out)
+        there = records.read(tmp_path / out / first.path.relative_to(tmp_path / "a"))
+        assert there is not None
+        assert there["hashes"] == stands["hashes"]
+        (first.path / "artifacts.npz").unlink(missing_ok=True)
+
+
+def test_an_unpacking_that_fails_leaves_nothing_and_the_next_one_works(
+    record: records.Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = bundled(tmp_path / "runs", tmp_path / "b.zip")
+    monkeypatch.setenv("BENCHMARK_FAULT", "write:model-last.safetensors=enospc")
+    with pytest.raises(OSError, match="No space left"):
+        study.unpack(archive, tmp_path / "tree")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "runs"]
+    monkeypatch.delenv("BENCHMARK_FAULT")
+    assert study.unpack(archive, tmp_path / "tree") == 1
+    assert kinds(tmp_path / "tree") == []
 
 
 def test_a_submission_remembers_which_models_its_runs_keep(small: Small, tmp_path: Path) -> None:

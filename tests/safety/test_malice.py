@@ -111,6 +111,48 @@ def test_artifacts_that_lease_to_fill_the_memory_are_refused(tmp_path: Path) -> 
         artifacts.read(tmp_path)
 
 
+def claiming(shape: str, descr: str = "<f4") -> bytes:
+    """An array's file of a few bytes whose header claims a shape."""
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+CLAIMS = {
+    "a terabyte": claiming("(1000000000000,)"), "more than can be counted": claiming(f"(0, {10**30})"),
+    "less than nothing": claiming("(-1000000, -1000000)"), "an open bracket": claiming("(1, "), "no header": b"text",
+    "names of a terabyte": claiming("()", f"<U{10**9}"), "indented": claiming("(1,)\n   x"), "sums": claiming("1+1j"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", CLAIMS.values(), ids=CLAIMS)
+def test_an_array_that_claims_what_it_has_not_is_damaged_and_takes_no_memory(tmp_path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "artifacts.npz", "w") as packed:
+        packed.writestr("sigma_mm.npy", content)
+    with pytest.raises(UserError, match=r"artifacts\.npz is damaged"):
+        artifacts.read(tmp_path)
+
+
+def test_arrays_that_claim_a_terabyte_are_named_by_audit_and_stop_no_verb_with_a_traceback(
+    small: Small, tmp_path: Path
+) -> None:
+    record = small.execute(small.spec("tsvdnet"), tmp_path / "runs")
+    with zipfile.ZipFile(record.path / "artifacts.npz", "a") as packed:
+        packed.writestr("sigma_more.npy", CLAIMS["a terabyte"])
+    records.write(
+        record.path, {k: v for k, v in record.document.items() if k not in ("hashes", "format")}
+    )  # sealed again
+    code, said = quiet("audit", str(tmp_path / "runs"))
+    assert code == 1
+    assert "claims to be of shape (1000000000000,)" in " ".join(said.split())
+    results, mine = ("--results", str(tmp_path / "runs")), str(small.suite)
+    code, said = quiet("figure", "--suite", mine, "--kind", "tsne", "--target", "mt", *results, "--out", str(tmp_path))
+    assert (code, "is damaged" in said) == (2, True), said
+    # these leave out what they cannot draw
+    assert quiet("report", *results, "--out", str(tmp_path / "report.html"))[0] == 0
+    assert quiet("bundle", str(tmp_path / "runs"), "--out", str(tmp_path / "b.zip"))[0] == 0
+    assert [f.kind for f in audit(tmp_path / "b.zip").findings if f.level == "error"] == ["artifacts"]
+
+
 def test_pickles_of_a_submission_are_not_opened_by_looking(tmp_path: Path, mark: Path) -> None:
     synthetic.write_run(tmp_path)
     folder = tmp_path / ".slurm" / "20240101-000000-abcdef"

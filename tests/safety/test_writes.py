@@ -28,7 +28,6 @@ ALLOWED = {
     "benchmark/data/forms.py:_unpack": "into a hidden folder that is renamed whole",
     "benchmark/data/look/propose.py:write": "a new file by exclusive creation: one that is there is never touched",
     "benchmark/cli/handover.py:predict": "text in memory, which write_text puts in its place",
-    "benchmark/records/models.py:on_disk": "a copy in a temporary folder that goes when it has been read",
     "benchmark/records/track/channel.py:Channel.__init__": "a log, to which a tracker adds",
     "benchmark/records/track/turn.py:alone": "a lock: it holds nothing",
     "benchmark/records/track/child.py:main": "a pipe to the run, not a file",

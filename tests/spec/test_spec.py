@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,24 @@ def test_a_suite_file_of_ones_own_works(tmp_path: Path) -> None:
     assert load_suite(str(file)).name == "mine"
     with pytest.raises(UserError, match="does not exist"):
         load_suite(str(tmp_path / "absent.toml"))
+
+
+@pytest.mark.parametrize(
+    "stem, better", [("my small", "my-small"), ("ψηφία", "my-suite"), ("größe", "gr-e"), ("-x", "x"), ("a,b", "a-b")]
+)
+def test_a_suite_file_whose_results_nobody_could_read_is_refused_with_a_better_name(
+    tmp_path: Path, stem: str, better: str
+) -> None:
+    text = (Path(load_suite.__wrapped__.__code__.co_filename).parent / "suites" / "digits.toml").read_text()
+    file = tmp_path / "a folder may have any name"
+    file.mkdir()
+    (file / f"{stem}.toml").write_text(text)
+    with pytest.raises(UserError, match="cannot have this name") as caught:
+        load_suite(str(file / f"{stem}.toml"))
+    command = shlex.split(str(caught.value).partition("Type: ")[2])
+    assert command == ["mv", str(file / f"{stem}.toml"), str(file / f"{better}.toml")]
+    Path(command[1]).rename(command[2])
+    assert load_suite(command[2]).name == "digits"
 
 
 def test_canonical_json_has_one_spelling() -> None:
