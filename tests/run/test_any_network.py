@@ -34,12 +34,17 @@ if needs.NEEDS["timm"].here:
 
 pytestmark = needs.timm
 METHODS = ("source-only", "dann", "mcd", "m3sda", "tsvdnet")
-# timm's own small networks: a transformer, a ConvNeXt, BatchNorm2d, BatchNormAct2d, and patches in a BatchNorm1d
-NORMED = ("resnet18", "mobilenet_v3_small", "timm:test_resnet", "timm:test_efficientnet", "timm:levit_128s")
+# timm's own small networks: BatchNorm2d, BatchNormAct2d, patches in a BatchNorm1d, windows in a BatchNorm2d
+NORMED = (
+    "resnet18", "mobilenet_v3_small", "timm:test_resnet", "timm:test_efficientnet", "timm:levit_128s",
+    "timm:efficientvit_m0",
+)  # fmt: skip
 
 
 def side_of(name: str) -> int:
-    return 64 if "levit" in name else 32
+    return {"timm:levit_128s": 64, "timm:efficientvit_m0": 128}.get(
+        name, 32
+    )  # more than one patch, more than one window
 
 
 def task(name: str, seed: int = 0, weights: str = "", width: float = 1.0) -> Task:
@@ -137,6 +142,8 @@ def test_one_pass_over_all_domains_equals_separate_passes(name: str, interleaved
     for m in apart.modules():
         if isinstance(m, nn.Dropout):
             m.p = 0.0
+        if isinstance(m, _BatchNorm):  # some start at zero, which would hide what comes before them
+            nn.init.uniform_(m.weight, 0.5, 1.5)
     fused = copy.deepcopy(apart)
     sizes = (4, 4, 4) if interleaved else (4, 3, 5)
     side = side_of(name)
@@ -153,6 +160,41 @@ def test_one_pass_over_all_domains_equals_separate_passes(name: str, interleaved
             )
     for (key, a), b in zip(fused.state_dict().items(), apart.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6, msg=key)
+
+
+SHAPES = {"vectors": (), "sequences": (5,), "maps": (4, 3)}
+
+
+@pytest.mark.parametrize(
+    "layout", [torch.contiguous_format, torch.channels_last], ids=["channels-first", "channels-last"]
+)
+@pytest.mark.parametrize("tokens", [1, 6], ids=["images", "windows"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("interleaved", [False, True], ids=["by-domain", "in-turn"])
+def test_a_layer_normalises_by_domain_whatever_its_images_were_cut_into(
+    interleaved: bool, shape: str, tokens: int, layout: torch.memory_format
+) -> None:
+    kind = nn.BatchNorm2d if shape == "maps" else nn.BatchNorm1d
+    apart = nn.Sequential(kind(7)).double()
+    nn.init.uniform_(apart[0].weight), nn.init.uniform_(apart[0].bias)
+    fused = copy.deepcopy(apart)
+    networks.per_domain_norms(fused)
+    domains = [torch.randn(4, tokens, 7, *SHAPES[shape], dtype=torch.float64) * (i + 1) + i for i in range(3)]
+    rows = (networks.interleave(domains) if interleaved else torch.cat(domains)).flatten(0, 1)
+    if shape == "maps":
+        rows = rows.contiguous(memory_format=layout)
+    for _ in range(2):  # the second time on running statistics that have moved
+        with networks.per_domain(fused, [4, 4, 4], interleaved):
+            found = fused(rows).unflatten(0, (-1, tokens))
+        wanted = [apart(x.flatten(0, 1)).unflatten(0, (-1, tokens)) for x in domains]
+        by_domain = [found[i::3] for i in range(3)] if interleaved else found.split(4)
+        for ours, theirs in zip(by_domain, wanted, strict=True):
+            torch.testing.assert_close(ours, theirs)
+    for (key, a), b in zip(fused.state_dict().items(), apart.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, msg=key)
+    fused.eval(), apart.eval()
+    with networks.per_domain(fused, [4, 4, 4], interleaved):
+        torch.testing.assert_close(fused(rows), apart(rows))
 
 
 def passed_together(apart: nn.Module, interleaved: bool) -> tuple[nn.Module, torch.Tensor]:
