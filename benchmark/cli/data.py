@@ -186,7 +186,8 @@ def links(
 
 @data.command(
     epilog="Examples:\n\n`python -m benchmark data fetch --suite digits --data-root data`\n\n"
-    "`python -m benchmark data fetch --suite pacs --data-root data --route huggingface` (that host before the others)"
+    "`python -m benchmark data fetch --suite pacs --data-root data --route huggingface` (that host before the others)\n\n"
+    "`python -m benchmark data fetch --suite domainnet --only weights` (of its network, without the images)"
 )
 def fetch(
     suite: SuiteName = "digits",
@@ -199,17 +200,26 @@ def fetch(
         list[str] | None,
         typer.Option("--accept", help="A file to take although it is not what the first fetch brought."),
     ] = None,
+    only: Annotated[
+        str, typer.Option("--only", help="weights: those of the suite's network, not the images.", show_default=False)
+    ] = "",
     json: Json = False,
 ) -> int:
     """Download what the internet gives, route after route, mirror after mirror; an interrupted fetch goes on where it stopped."""
     from benchmark.data.get.fetch import fetch_all
-    from benchmark.data.get.sources import manual, sources
+    from benchmark.data.get.sources import WEIGHTS, manual, only_weights, sources
+    from benchmark.errors import unknown
 
+    if only not in ("", WEIGHTS):
+        raise unknown("part of a suite that can be fetched alone", only, [WEIGHTS])
     chosen, root = _open(suite, data_root)
     _public(chosen, suite)
+    wanted = sources(chosen.source, lists)
+    if only:
+        wanted = only_weights(chosen.source, wanted)
     with bars(json) as tell:
-        done = fetch_all(sources(chosen.source, lists), root, route=route, accept=accept or (), tell=tell)
-    steps = manual(chosen.source, root)
+        done = fetch_all(wanted, root, route=route, accept=accept or (), tell=tell)
+    steps = [] if only else manual(chosen.source, root)
     if json:
         rows = [{"file": g.source.file, "path": g.path, "sha256": g.sha256, "url": g.url} for g in done.got]
         by_hand = [m.model_dump() for m in steps]
@@ -223,7 +233,8 @@ def fetch(
         err.print(sentence, markup=False)
     for m in steps:
         out.print(f"By hand: {m.about}\n  from {m.where}\n  {m.steps}", markup=False)
-    out.print(f"Next: python -m benchmark data prepare --suite {suite} --data-root {root}", markup=False)
+    if not only:
+        out.print(f"Next: python -m benchmark data prepare --suite {suite} --data-root {root}", markup=False)
     return 1 if done.failed else 0
 
 

@@ -16,6 +16,7 @@ from benchmark.errors import UserError, unknown
 FILE = Path(__file__).with_name("sources.toml")
 Route = Literal["publisher", "tll", "huggingface"]
 ROUTES: tuple[str, ...] = get_args(Route)  # in the order in which they are tried
+WEIGHTS = "weights"  # the folder of the data root where networks look for theirs
 AS_READ = "as read, not confirmed by a fetch"
 
 
@@ -131,6 +132,20 @@ def sources(dataset: str, variant: str = "cleaned", file: Path = FILE) -> list[S
     document = _document(file)
     found = [*document.files, *(source for lists in document.lists for source in lists.files())]
     return [s for s in found if s.suite == dataset and s.variant in ("", variant)]
+
+
+def with_weights(network: str = "", file: Path = FILE) -> list[str]:
+    """Data sets that come with ImageNet weights: of this network, or of any."""
+    files = [s for s in _document(file).files if s.place == WEIGHTS and (not network or network in s.gives)]
+    return list(dict.fromkeys(s.suite for s in files))
+
+
+def only_weights(dataset: str, files: Sequence[Source]) -> list[Source]:
+    """Of the files of a data set, its network's ImageNet weights."""
+    found = [s for s in files if s.place == WEIGHTS]
+    if not found:
+        raise UserError(f"{dataset} has no weights to fetch: {', '.join(with_weights())} have.")
+    return found
 
 
 def manual(dataset: str, root: Path, file: Path = FILE) -> list[Manual]:

@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from benchmark.data.get.sources import with_weights
 from benchmark.errors import UserError
 from benchmark.run.networks.extractor import Extractor
+from benchmark.spec.network import split_name
 
 WRAPPERS = ("state_dict", "model")  # under which training scripts keep the weights beside other things
 
@@ -33,7 +35,8 @@ def load_weights(extractor: Extractor, network: str, weights: Path) -> None:
 def _whence(network: str) -> str:
     if network.startswith("timm:"):
         return "Get timm's weights of it (model.safetensors) on a machine with internet"
-    known = " (python -m benchmark data fetch --suite pacs)" if network in ("resnet18", "resnet101") else ""
+    suites = with_weights(split_name(network)[1])
+    known = f" (python -m benchmark data fetch --suite {suites[0]} --only weights)" if suites else ""
     return f"Download torchvision's {network} weights on a machine with internet{known}"
 
 
