@@ -292,10 +292,39 @@ def test_the_verb_checks_a_method_on_a_network(capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["holds"]
     for words, said in (
         ("--network effnet-lite0-tail", "fed activations"),
-        ("--network resnet50 --image-size 5", "sides of 8 to 1024 pixels"),
+        ("--network resnet50 --image-size 5", "sides of 8 to 1024 pixels."),
+        ("--network squeezenet1_0 --image-size 32", "has no linear layer as its head"),
+        ("--network vit_b_16 --image-size 40", "does not work on images of 40 × 40 pixels"),
+        ("--image-size 32", "no network is named: add --network NAME."),
     ):
         assert main(["methods", "check", "dann", *words.split()]) == 2
         assert said in " ".join(capsys.readouterr().err.split())
+    assert main(["methods", "dann", "--network", "resnet50"]) == 2
+    assert "methods check dann --network resnet50" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_network_that_cannot_be_is_said_before_any_run(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [verb, "--suite", "pacs", "--methods", "source-only", "--results", str(tmp_path)]
+    for words, said in (
+        ("run.network.name=timm:test_vit", "timm:test_vit has no narrow version, and the width 0.125"),
+        ("run.network.name=squeezenet1_0", "squeezenet1_0 has no narrow version"),
+        ("run.network.name=vit_b_16 --set run.network.width=1.0 --set run.network.image_size=40", "40 × 40 pixels"),
+    ):
+        assert main([*wanted, "--set", *words.split()]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_weights_that_are_not_there_are_said_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["--suite", "pacs", "--methods", "source-only", "--set", "run.network.weights=imagenet"]
+    places = ["--results", str(tmp_path / "runs"), "--data-root", str(tmp_path)]
+    assert main(["run", *wanted, "--set", "run.network.width=1.0", *places]) == 2
+    assert "data fetch --suite pacs --only weights" in " ".join(capsys.readouterr().err.split())
+    assert not list((tmp_path / "runs").rglob("*.json"))
+    assert main(["plan", *wanted, *places]) == 0  # counted before they can be run
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------

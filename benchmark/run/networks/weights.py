@@ -18,10 +18,15 @@ from benchmark.spec.network import split_name
 WRAPPERS = ("state_dict", "model")  # under which training scripts keep the weights beside other things
 
 
-def load_weights(extractor: Extractor, network: str, weights: Path) -> None:
-    """Every weight of the extractor from the file, those of the head left out; nothing is unpickled but tensors."""
+def check_file(network: str, weights: Path) -> None:
+    """A sentence that says where weights are to be had, when they are not where they are looked for."""
     if not weights.is_file():
         raise UserError(f"The weights of {network} are not at {weights}. {_whence(network)} and put the file there.")
+
+
+def load_weights(extractor: Extractor, network: str, weights: Path) -> None:
+    """Every weight of the extractor from the file, those of the head left out; nothing is unpickled but tensors."""
+    check_file(network, weights)
     try:
         state = _suited(_read(weights), extractor)
         ours = {name: state.pop(theirs) for name, theirs in _names(extractor).items() if theirs in state}
