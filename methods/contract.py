@@ -117,11 +117,11 @@ class Method(nn.Module):
         Returns 0-d tensors by name (losses, diagnostics); may also return `pseudo_labels` (B,) with −1 for none.
         Nothing here may wait for the device: no `.item()`, no printing of tensors.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no update")
 
     def probabilities(self, images: Tensor) -> Tensor:
         """(N, C) class probabilities; called by `predict` in eval mode without gradients."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no probabilities")
 
     def embed(self, images: Tensor) -> Tensor | None:
         """(N, F) features for the probes that compare all methods alike; None when there is no single space."""

@@ -97,7 +97,7 @@ def _list_all(data_root: Path | None, json: bool) -> int:
 def list_(suite: AnySuite = "", data_root: DataRoot = None, lists: Lists = "cleaned", json: Json = False) -> int:
     """What can be fetched, what is here already, and what has to be got by hand; without --suite: which suites there are."""
     from benchmark.data.get import lock
-    from benchmark.data.get.sources import AS_READ, manual, sources, things
+    from benchmark.data.get.sources import manual, size_words, sources, things
 
     if not suite:
         return _list_all(data_root, json)
@@ -108,9 +108,7 @@ def list_(suite: AnySuite = "", data_root: DataRoot = None, lists: Lists = "clea
     known = lock.read(root)
 
     def standing(s: Source) -> str:
-        entry = known.get(s.path(root).relative_to(root).as_posix(), {})
-        when = str(entry.get("time", ""))[:10] if entry.get("url") in s.urls else s.confirmed
-        return f"confirmed by a fetch on {when}" if when else AS_READ
+        return s.standing(known.get(s.path(root).relative_to(root).as_posix(), {}))
 
     if json:
         rows = [
@@ -121,7 +119,7 @@ def list_(suite: AnySuite = "", data_root: DataRoot = None, lists: Lists = "clea
         return 0
     out.print(f"{chosen.title}: {len(files)} files can be fetched into {root}", markup=False)
     for s in files:
-        state = "here" if s.path(root).is_file() else _size(s.size) or "not here"
+        state = "here" if s.path(root).is_file() else size_words(s.size) or "not here"
         hashed = s.hash.partition(":")[0].replace("-prefix", " (beginning)") or "no published hash: content is verified"
         mirrors = f"{len(s.urls)} mirror{'s' if len(s.urls) > 1 else ''}"
         out.print(f"  {s.file}  [{state}]  {s.about}; {mirrors}; {hashed}; {standing(s)}", markup=False)
@@ -163,7 +161,7 @@ def links(
         say_json({"links": rows, "live": alive, "without_a_live_link": list(dead)})
         return 1 if dead else 0
     for a in asked:
-        size = _size(a.size) or "no size told" if a.live else a.words
+        size = size_words(a.size) or "no size told" if a.live else a.words
         odd = f"; {AS_READ}: {a.words}" if a.live and a.words else ""
         host = f"{a.url.partition(':')[0]}://{a.host}"
         out.print(f"  {'live' if a.live else 'DEAD'}  {host}  {a.source.file}  {size}{odd}", markup=False)
@@ -188,7 +186,8 @@ def links(
 
 @data.command(
     epilog="Examples:\n\n`python -m benchmark data fetch --suite digits --data-root data`\n\n"
-    "`python -m benchmark data fetch --suite pacs --data-root data --route huggingface` (that host before the others)"
+    "`python -m benchmark data fetch --suite pacs --data-root data --route huggingface` (that host before the others)\n\n"
+    "`python -m benchmark data fetch --suite domainnet --only weights` (of its network, without the images)"
 )
 def fetch(
     suite: SuiteName = "digits",
@@ -201,17 +200,26 @@ def fetch(
         list[str] | None,
         typer.Option("--accept", help="A file to take although it is not what the first fetch brought."),
     ] = None,
+    only: Annotated[
+        str, typer.Option("--only", help="weights: those of the suite's network, not the images.", show_default=False)
+    ] = "",
     json: Json = False,
 ) -> int:
     """Download what the internet gives, route after route, mirror after mirror; an interrupted fetch goes on where it stopped."""
     from benchmark.data.get.fetch import fetch_all
-    from benchmark.data.get.sources import manual, sources
+    from benchmark.data.get.sources import WEIGHTS, manual, only_weights, sources
+    from benchmark.errors import unknown
 
+    if only not in ("", WEIGHTS):
+        raise unknown("part of a suite that can be fetched alone", only, [WEIGHTS])
     chosen, root = _open(suite, data_root)
     _public(chosen, suite)
+    wanted = sources(chosen.source, lists)
+    if only:
+        wanted = only_weights(chosen.source, wanted)
     with bars(json) as tell:
-        done = fetch_all(sources(chosen.source, lists), root, route=route, accept=accept or (), tell=tell)
-    steps = manual(chosen.source, root)
+        done = fetch_all(wanted, root, route=route, accept=accept or (), tell=tell)
+    steps = [] if only else manual(chosen.source, root)
     if json:
         rows = [{"file": g.source.file, "path": g.path, "sha256": g.sha256, "url": g.url} for g in done.got]
         by_hand = [m.model_dump() for m in steps]
@@ -225,7 +233,8 @@ def fetch(
         err.print(sentence, markup=False)
     for m in steps:
         out.print(f"By hand: {m.about}\n  from {m.where}\n  {m.steps}", markup=False)
-    out.print(f"Next: python -m benchmark data prepare --suite {suite} --data-root {root}", markup=False)
+    if not only:
+        out.print(f"Next: python -m benchmark data prepare --suite {suite} --data-root {root}", markup=False)
     return 1 if done.failed else 0
 
 
@@ -339,7 +348,3 @@ def sheet(
     else:
         out.print(f"{path}: {dataset.note}; fingerprint {dataset.fingerprint}", markup=False)
     return 0
-
-
-def _size(size: int) -> str:
-    return f"about {size / 1e9:.1f} GB" if size >= 1e9 else f"about {max(1, round(size / 1e6))} MB" if size else ""

@@ -143,7 +143,7 @@ def run(
     json: Json = False,
 ) -> int:
     """Run a suite: plan, launch, show the comparison table. What is done already is not run again."""
-    from benchmark.cli.parts import session
+    from benchmark.cli.parts import ready, session
     from benchmark.launch.device import default_workers
 
     if normalise(selection) not in RULES:
@@ -162,6 +162,8 @@ def run(
     writable(results)
     shown = {"selection": normalise(selection), "statistics": statistics}
     work = session.Session(plan, results=results, data_root=data_root, json=json, shown=shown, keep_model=keep_model)
+    ready.check_networks(work.todo)
+    ready.check_weights(work.todo, data_root)
     work.announce()
     if dry_run:
         return work.list_runs()
@@ -210,7 +212,7 @@ def plan(
     json: Json = False,
 ) -> int:
     """Count the runs of a request, say which are done and why, and estimate the hours, and the disk of kept models."""
-    from benchmark.cli.parts import session
+    from benchmark.cli.parts import ready, session
 
     models.check_choice(keep_model)
     count: planning.Count | None = None
@@ -222,6 +224,7 @@ def plan(
         suite, tier, split, methods, targets, standards, seeds, set_, tuned, limit_steps, stage_budget, threads
     )  # fmt: skip
     made = planning.make(request, data_root, bind=False)
+    ready.check_networks(made.specs)
     work = session.Session(
         made, results=results, data_root=data_root, json=json, gpu=gpu, count=count, keep_model=keep_model
     )
@@ -251,6 +254,12 @@ def methods(
     """List the methods, or tell one's hyper-parameters; start a new one (new), try the contract on one (check)."""
     from benchmark.cli.parts import describe
 
+    if network and name != "check":
+        raise UserError(
+            f"--network says what methods are checked on: python -m benchmark methods check dann --network {network}"
+        )
+    if image_size and not network:
+        raise UserError("--image-size is the side of --network's images, and no network is named: add --network NAME.")
     if name in OWN and not what:
         raise UserError(f"Say which. Type: python -m benchmark methods {name} {OWN[name]}")
     if what and name not in OWN:

@@ -8,7 +8,6 @@ saves its run and stops.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -28,6 +27,7 @@ from benchmark.launch.device import check_precision, complaint, survey, torch_de
 from benchmark.launch.submissions import Note
 from benchmark.records import StateName
 from benchmark.records.lease import LeaseLost, RunHeld
+from benchmark.run import processes
 from benchmark.run.failure import is_device_error, reason_of, write_failure
 from benchmark.run.speed import needs_compiler
 from benchmark.spec import RunSpec, resolve
@@ -133,7 +133,7 @@ class Pool:
         return self.outcome
 
     def _start(self, number: int) -> _Worker:
-        context = _context()
+        context = processes.context()
         ours, theirs = context.Pipe()
         places = (str(self.results), str(self.data_root or ""), self.device, self.keep_model, self.track)
         own = {"CUDA_VISIBLE_DEVICES": self.visible[number % len(self.visible)]} if self.visible else {}
@@ -270,15 +270,6 @@ class Pool:
                 worker.process.kill()
                 worker.process.join(10)
             worker.pipe.close()
-
-
-def _context() -> Any:
-    """Workers are forked from a server that has torch in memory: one that dies is replaced in milliseconds."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmark.run.start"])
-    return context
 
 
 def _work(

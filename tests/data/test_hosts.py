@@ -28,7 +28,8 @@ from benchmark.data.get.prepare import prepare
 from benchmark.data.get.sources import Source, things
 from benchmark.errors import UserError
 from benchmark.run import networks
-from benchmark.spec import load_suite
+from benchmark.spec import NetworkSettings, load_suite
+from benchmark.spec.network import with_weights
 from tests.data.hosts import BU, HF, PACS, TLL, Hosts, hf_digits, hf_pacs, hugging_face, images, picture, playing
 
 DOMAINNET = load_suite("domainnet")
@@ -337,6 +338,46 @@ def test_weights_of_the_other_host_are_the_same_numbers_in_the_networks_own_file
     networks.load_weights(extractor, "resnet18", root / "weights" / "resnet18.pth")
     assert torch.equal(extractor.trunk.state_dict()["layer4.1.conv2.weight"], state["layer4.1.conv2.weight"])
     assert weights.convert(root) == {}, "once"
+
+
+def test_weights_alone_are_fetched_without_the_images(pacs, ask, tmp_path):
+    pacs.files[f"{HF}/timm/resnet18.tv_in1k/resolve/main/model.safetensors"] = save({"x": torch.zeros(1)})
+    pacs.dead = {"download.pytorch.org"}
+    code, out, err = ask("fetch", "--suite", "pacs", "--only", "weights", "--data-root", str(tmp_path))
+    assert code == 0, err
+    assert [p.name for p in tmp_path.rglob("*.*") if p.suffix in (".safetensors", ".parquet", ".zip")] == [
+        "resnet18.safetensors"
+    ]
+    assert "By hand" not in out
+    assert "data prepare" not in out
+    for words, said in (
+        ("pacs --only images", "There is no part of a suite that can be fetched alone 'images'"),
+        ("digits --only weights", "digits has no weights to fetch: pacs, domainnet, "),
+    ):
+        code, _, err = ask("fetch", "--suite", *words.split(), "--data-root", str(tmp_path))
+        assert code == 2
+        assert said in " ".join(err.split())
+
+
+def test_weights_that_are_not_there_name_the_suite_that_has_them(tmp_path):
+    for network, suite in (("resnet18", "pacs"), ("resnet101", "domainnet"), ("resnet50", "office-31")):
+        with pytest.raises(UserError, match=rf"data fetch --suite {suite} --only weights\)"):
+            networks.load_weights(None, network, tmp_path / "none.pth")
+        assert [s.file for s in sources.sources(suite) if network in s.gives]
+
+
+def test_weights_of_other_networks_are_left_as_they_are(tmp_path, write_pictures):
+    """What a file holds is part of a run's identity: resnet34 from another file would be another run."""
+    state = torchvision.models.resnet34(weights=None).state_dict()
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "resnet34.safetensors").write_bytes(save(state))
+    (tmp_path / "weights" / "vit_small.safetensors").write_bytes(save({"cls_token": torch.zeros(3)}))
+    network = NetworkSettings(name="resnet34", weights="imagenet")
+    before = with_weights("images", network, tmp_path)
+    write_pictures(tmp_path / "mine", tuple(d.name for d in PACS.domains), PACS.classes, each=1)
+    assert prepare(PACS, tmp_path, tmp_path / "mine").refused == []
+    assert sorted(p.name for p in (tmp_path / "weights").iterdir()) == ["resnet34.safetensors", "vit_small.safetensors"]
+    assert with_weights("images", network, tmp_path) == before
 
 
 def test_weights_that_are_none_are_refused(tmp_path):

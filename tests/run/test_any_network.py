@@ -34,12 +34,17 @@ if needs.NEEDS["timm"].here:
 
 pytestmark = needs.timm
 METHODS = ("source-only", "dann", "mcd", "m3sda", "tsvdnet")
-# timm's own small networks: a transformer, a ConvNeXt, BatchNorm2d, BatchNormAct2d, and patches in a BatchNorm1d
-NORMED = ("resnet18", "mobilenet_v3_small", "timm:test_resnet", "timm:test_efficientnet", "timm:levit_128s")
+# timm's own small networks: BatchNorm2d, BatchNormAct2d, patches in a BatchNorm1d, windows in a BatchNorm2d
+NORMED = (
+    "resnet18", "mobilenet_v3_small", "timm:test_resnet", "timm:test_efficientnet", "timm:levit_128s",
+    "timm:efficientvit_m0",
+)  # fmt: skip
 
 
 def side_of(name: str) -> int:
-    return 64 if "levit" in name else 32
+    return {"timm:levit_128s": 64, "timm:efficientvit_m0": 128}.get(
+        name, 32
+    )  # more than one patch, more than one window
 
 
 def task(name: str, seed: int = 0, weights: str = "", width: float = 1.0) -> Task:
@@ -137,6 +142,8 @@ def test_one_pass_over_all_domains_equals_separate_passes(name: str, interleaved
     for m in apart.modules():
         if isinstance(m, nn.Dropout):
             m.p = 0.0
+        if isinstance(m, _BatchNorm):  # some start at zero, which would hide what comes before them
+            nn.init.uniform_(m.weight, 0.5, 1.5)
     fused = copy.deepcopy(apart)
     sizes = (4, 4, 4) if interleaved else (4, 3, 5)
     side = side_of(name)
@@ -153,6 +160,41 @@ def test_one_pass_over_all_domains_equals_separate_passes(name: str, interleaved
             )
     for (key, a), b in zip(fused.state_dict().items(), apart.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6, msg=key)
+
+
+SHAPES = {"vectors": (), "sequences": (5,), "maps": (4, 3)}
+
+
+@pytest.mark.parametrize(
+    "layout", [torch.contiguous_format, torch.channels_last], ids=["channels-first", "channels-last"]
+)
+@pytest.mark.parametrize("tokens", [1, 6], ids=["images", "windows"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("interleaved", [False, True], ids=["by-domain", "in-turn"])
+def test_a_layer_normalises_by_domain_whatever_its_images_were_cut_into(
+    interleaved: bool, shape: str, tokens: int, layout: torch.memory_format
+) -> None:
+    kind = nn.BatchNorm2d if shape == "maps" else nn.BatchNorm1d
+    apart = nn.Sequential(kind(7)).double()
+    nn.init.uniform_(apart[0].weight), nn.init.uniform_(apart[0].bias)
+    fused = copy.deepcopy(apart)
+    networks.per_domain_norms(fused)
+    domains = [torch.randn(4, tokens, 7, *SHAPES[shape], dtype=torch.float64) * (i + 1) + i for i in range(3)]
+    rows = (networks.interleave(domains) if interleaved else torch.cat(domains)).flatten(0, 1)
+    if shape == "maps":
+        rows = rows.contiguous(memory_format=layout)
+    for _ in range(2):  # the second time on running statistics that have moved
+        with networks.per_domain(fused, [4, 4, 4], interleaved):
+            found = fused(rows).unflatten(0, (-1, tokens))
+        wanted = [apart(x.flatten(0, 1)).unflatten(0, (-1, tokens)) for x in domains]
+        by_domain = [found[i::3] for i in range(3)] if interleaved else found.split(4)
+        for ours, theirs in zip(by_domain, wanted, strict=True):
+            torch.testing.assert_close(ours, theirs)
+    for (key, a), b in zip(fused.state_dict().items(), apart.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, msg=key)
+    fused.eval(), apart.eval()
+    with networks.per_domain(fused, [4, 4, 4], interleaved):
+        torch.testing.assert_close(fused(rows), apart(rows))
 
 
 def passed_together(apart: nn.Module, interleaved: bool) -> tuple[nn.Module, torch.Tensor]:
@@ -250,10 +292,39 @@ def test_the_verb_checks_a_method_on_a_network(capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["holds"]
     for words, said in (
         ("--network effnet-lite0-tail", "fed activations"),
-        ("--network resnet50 --image-size 5", "sides of 8 to 1024 pixels"),
+        ("--network resnet50 --image-size 5", "sides of 8 to 1024 pixels."),
+        ("--network squeezenet1_0 --image-size 32", "has no linear layer as its head"),
+        ("--network vit_b_16 --image-size 40", "does not work on images of 40 × 40 pixels"),
+        ("--image-size 32", "no network is named: add --network NAME."),
     ):
         assert main(["methods", "check", "dann", *words.split()]) == 2
         assert said in " ".join(capsys.readouterr().err.split())
+    assert main(["methods", "dann", "--network", "resnet50"]) == 2
+    assert "methods check dann --network resnet50" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_network_that_cannot_be_is_said_before_any_run(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [verb, "--suite", "pacs", "--methods", "source-only", "--results", str(tmp_path)]
+    for words, said in (
+        ("run.network.name=timm:test_vit", "timm:test_vit has no narrow version, and the width 0.125"),
+        ("run.network.name=squeezenet1_0", "squeezenet1_0 has no narrow version"),
+        ("run.network.name=vit_b_16 --set run.network.width=1.0 --set run.network.image_size=40", "40 × 40 pixels"),
+    ):
+        assert main([*wanted, "--set", *words.split()]) == 2
+        assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_weights_that_are_not_there_are_said_before_any_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ["--suite", "pacs", "--methods", "source-only", "--set", "run.network.weights=imagenet"]
+    places = ["--results", str(tmp_path / "runs"), "--data-root", str(tmp_path)]
+    assert main(["run", *wanted, "--set", "run.network.width=1.0", *places]) == 2
+    assert "data fetch --suite pacs --only weights" in " ".join(capsys.readouterr().err.split())
+    assert not list((tmp_path / "runs").rglob("*.json"))
+    assert main(["plan", *wanted, *places]) == 0  # counted before they can be run
 
 
 # -- what cannot be ----------------------------------------------------------------------------------------------------

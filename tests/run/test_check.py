@@ -18,7 +18,7 @@ from methods.contract import load_method
 from tests.methods.small import TOY
 
 SOUND = """
-import gc, os, random, sys
+import functools, gc, os, random, sys
 import numpy as np
 import torch
 from torch import nn
@@ -81,7 +81,21 @@ LEAKS = {
         "root = os.environ.get('BENCHMARK_DATA_ROOT')\n"
         "labels = torch.from_numpy(np.load(f'{root}/digits/mnistm.npz')['y_train']) if root else torch.zeros(1)"
     ),
+    "the data folder, read once and kept": (
+        "global LABELS\nroot = os.environ.get('BENCHMARK_DATA_ROOT')\n"
+        "if root and 'LABELS' not in globals():\n"
+        "    LABELS = torch.from_numpy(np.load(f'{root}/digits/mnistm.npz')['y_train'])\n"
+        "labels = LABELS if root else torch.zeros(1)"
+    ),
+    "a cache that trainings before it have filled": "labels = self.kept()",
 }
+KEPT = """
+@staticmethod
+@functools.cache
+def kept():
+    root = os.environ.get('BENCHMARK_DATA_ROOT')
+    return torch.from_numpy(np.load(f'{root}/digits/mnistm.npz')['y_train']) if root else torch.zeros(3)
+"""
 
 
 @pytest.mark.parametrize("way", LEAKS)
@@ -90,9 +104,29 @@ def test_labels_of_the_target_read_through_a_global_are_found(
 ) -> None:
     monkeypatch.delenv("BENCHMARK_DATA_ROOT", raising=False)
     leak = f"{LEAKS[way]}\nloss = loss * (1 + labels[:3].float().mean() / 100)"
-    found = findings(tmp_path, loop=True, update=leak)
+    found = findings(tmp_path, loop=True, update=leak, rest=KEPT)
     assert set(found) == {"labels"}
     assert "the target's labels permuted" in found["labels"]
+
+
+def test_a_run_that_fails_alone_in_its_process_is_said_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (
+        "global BEFORE\nif 'BENCHMARK_DATA_ROOT' not in os.environ:\n    BEFORE = True\n"
+        "assert 'BEFORE' in globals(), 'nobody was here before'"
+    )
+    monkeypatch.delenv("BENCHMARK_DATA_ROOT", raising=False)
+    found = findings(tmp_path, loop=True, update=lines)
+    said = "In a process of its own its run fails: AssertionError: nobody was here before (own.py:27)."
+    assert found == {"labels": said}
+
+
+def test_a_run_that_fails_everywhere_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCHMARK_DATA_ROOT", raising=False)
+    found = findings(tmp_path, loop=True, update="assert 'BENCHMARK_DATA_ROOT' not in os.environ, 'no'")
+    assert set(found) == {"standards", "labels"}
+    assert found["labels"] == "its run fails"
 
 
 def test_a_run_that_differs_from_itself_says_nothing_about_labels(tmp_path: Path) -> None:
@@ -115,6 +149,13 @@ FAULTS = {
     "a counter that matters later": (
         {"init": "self.steps = 0", "after": "self.steps += 1"},
         {"state": "self.steps changes in training"},
+    ),
+    "a counter in a helper that is called": (
+        {
+            "init": "class Count:\n    n = 0\n    def __call__(self):\n        self.n += 1\nself.count = Count()",
+            "after": "self.count()",
+        },
+        {"state": "self.count.n changes in training"},
     ),
     "a buffer that is not kept": (
         {
@@ -174,6 +215,11 @@ FAULTS = {
     "a question": ({"update": "loss = loss if loss > 0 else -loss"}, {"waits": "own.py:24 asks a tensor whether it is"}),
     "numpy": ({"update": "np.mean(loss.detach().numpy())"}, {"waits": "own.py:24 calls .numpy()"}),
     "a mask": ({"update": "loss = loss + p[p > 0.2].mean()"}, {"waits": "own.py:24 uses a mask as an index"}),
+    "a copy to the host": ({"update": "loss.detach().to('cpu')"}, {"waits": 'own.py:24 calls .to("cpu")'}),
+    "rows by a tensor of counts": (
+        {"update": "p.repeat_interleave(torch.ones(len(p), dtype=torch.long), 0)"},
+        {"waits": "own.py:24 calls repeat_interleave with a tensor of counts and no output_size"},
+    ),
     "a printed tensor": ({"update": "print(loss, end='')"}, {"waits": "own.py:24 prints a tensor"}),
     "an optimiser out of optimisers": (
         {
@@ -258,6 +304,12 @@ FAULTS = {
         },
         {"bits": "Another seed gives the same bits", "resume": "not the same bits"},
     ),
+    "no update": (
+        {"rest": "update = Method.update\n"}, {"declarations": "It has no update(self, sources, target, progress)"},
+    ),
+    "no probabilities": (
+        {"rest": "probabilities = Method.probabilities\n"}, {"declarations": "It has no probabilities(self, images)"},
+    ),
 }  # fmt: skip
 
 
@@ -302,7 +354,9 @@ def test_what_no_gpu_waits_for_is_passed_over() -> None:
         loss = (weight @ F.one_hot(torch.tensor([0, 2]), 3).float().T).square().sum()
         loss.backward()
         optimiser.step()  # reads its own count, which is on the host
-        loss.to("cpu")
+        loss.to(weight.device)  # the host only here
+        loss.detach().to("cpu", non_blocking=True)
+        weight.repeat_interleave(2, 0), weight.repeat_interleave(torch.tensor([1, 0, 2]), 0, output_size=3)
     assert found == {}
 
 
@@ -334,7 +388,7 @@ def test_the_command_says_what_is_wrong_and_with_which_line(
     said = capsys.readouterr().out
     assert "  WRONG  Every update gives finite 0-d terms" in said
     assert "         It does not train: ValueError: so be it (own.py:24)." in said
-    assert "2 of 3 claims do not hold" in said
+    assert "2 of 4 claims do not hold" in said
 
 
 @pytest.mark.parametrize(

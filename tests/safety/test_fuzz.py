@@ -41,7 +41,7 @@ from tests.safety.small import SUITE, Small
 
 EXAMPLES = {
     "suites": 300, "profiles": 250, "records": 400, "curves": 200, "checkpoints": 150, "npz": 200, "images": 200,
-    "lists": 200, "commands": 300, "studies": 150, "bundles": 300,
+    "lists": 200, "commands": 300, "studies": 150, "bundles": 150,
 }  # fmt: skip
 HANG_SECONDS = 60
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import METHODS, PACED, Bench, Cluster, wait_for
+from .conftest import METHODS, PACED, PROFILE, Bench, Cluster, wait_for
 from .test_2_told_to_go import under_way
 
 pytestmark = pytest.mark.slurm
@@ -60,7 +60,7 @@ def test_a_task_that_slurm_kills_for_its_memory_is_failed_although_it_could_not_
     ((run, _),) = sent["runs"].items()
     state = bench.becomes(run, "failed")
     assert state["reason"].startswith("killed, memory: SLURM says")
-    assert "2048 MB" in state["reason"]
+    assert f"{PROFILE['memory_gb'] * 1024} MB" in state["reason"]
 
 
 def test_a_cancelled_run_is_interrupted_and_goes_on_when_it_is_sent_again(

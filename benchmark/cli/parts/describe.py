@@ -134,15 +134,19 @@ def new(name: str) -> int:
 
 
 def network(name: str, image_size: int) -> NetworkSettings:
-    """A network to check methods on, by its name."""
+    """A network to check methods on, by its name; what is wrong with it is not charged to the method."""
+    from benchmark.run.networks import shape
+
     if name == "effnet-lite0-tail":
         raise UserError(
             "effnet-lite0-tail is fed activations of its frozen part, not images: check on another network."
         )
     try:
-        return NetworkSettings(name=name, image_size=image_size).described()
+        found = NetworkSettings(name=name, image_size=image_size).described()
     except ValidationError as error:
-        raise UserError(f"The network {name!r} cannot be: {error.errors()[0]['msg']}.") from None
+        raise UserError(f"The network {name!r} cannot be: {error.errors()[0]['msg'].removesuffix('.')}.") from None
+    shape(found.name, found.width, found.image_size)
+    return found
 
 
 def check(name: str, json: bool, network: NetworkSettings | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FILE = Path(__file__).with_name("sources.toml")
 Route = Literal["publisher", "tll", "huggingface"]
 ROUTES: tuple[str, ...] = get_args(Route)  # in the order in which they are tried
+WEIGHTS = "weights"  # the folder of the data root where networks look for theirs
 AS_READ = "as read, not confirmed by a fetch"
 
 
@@ -46,6 +47,16 @@ class Source(_Strict):
     def path(self, root: Path) -> Path:
         """Where the file belongs under the data root."""
         return (root / self.place if self.place else downloads(root, self.suite)) / self.file
+
+    def standing(self, fetched: Mapping[str, object]) -> str:
+        """Whether a fetch has confirmed what stands here; `fetched` is what the lock beside the data says of the file."""
+        when = str(fetched.get("time", ""))[:10] if fetched.get("url") in self.urls else self.confirmed
+        return f"confirmed by a fetch on {when}" if when else AS_READ
+
+
+def size_words(size: int) -> str:
+    """A size for people; nothing where it is not known."""
+    return f"about {size / 1e9:.1f} GB" if size >= 1e9 else f"about {max(1, round(size / 1e6))} MB" if size else ""
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,20 @@ def how_to_get(suite: Suite, root: Path) -> str:
         return f"Name the folder with {suite.folder} in it: --data-root FOLDER"
     verb, words = ("list", "Where to get them by hand") if by_hand(suite.source) else ("fetch", "To get them")
     return f"{words}: python -m benchmark data {verb} --suite {suite.address} --data-root {root}"
+
+
+def with_weights(network: str = "", file: Path = FILE) -> list[str]:
+    """Data sets that come with ImageNet weights: of this network, or of any."""
+    files = [s for s in _document(file).files if s.place == WEIGHTS and (not network or network in s.gives)]
+    return list(dict.fromkeys(s.suite for s in files))
+
+
+def only_weights(dataset: str, files: Sequence[Source]) -> list[Source]:
+    """Of the files of a data set, its network's ImageNet weights."""
+    found = [s for s in files if s.place == WEIGHTS]
+    if not found:
+        raise UserError(f"{dataset} has no weights to fetch: {', '.join(with_weights())} have.")
+    return found
 
 
 def manual(dataset: str, root: Path, file: Path = FILE) -> list[Manual]:

@@ -1,4 +1,8 @@
-"""ImageNet weights as Hugging Face keeps them (safetensors) → the file that networks read, `weights/<network>.pth`."""
+"""ImageNet weights of our own ResNets as Hugging Face keeps them (safetensors) → `weights/<network>.pth`.
+
+Other files of weights stay as they are: networks read safetensors too, and what a file holds is part of a run's identity,
+so a copy in another form would be another run.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,16 @@ from safetensors.torch import load_file
 from benchmark.data.cache import replacing
 from benchmark.errors import UserError
 
+OURS = ("resnet18", "resnet101")  # whose ImageNet weights are known by that word, in whatever file they lie
+
 
 def convert(root: Path) -> dict[str, str]:
-    """Every `weights/*.safetensors` that has no .pth yet: {name: what it was made from}. Numbers stay bit for bit."""
+    """Those of `OURS` that have no .pth yet: {name: what it was made from}. Numbers stay bit for bit."""
     made = {}
-    for file in sorted((root / "weights").glob("*.safetensors")):
+    for name in OURS:
+        file = root / "weights" / f"{name}.safetensors"
         target = file.with_suffix(".pth")
-        if target.exists():
+        if target.exists() or not file.is_file():
             continue
         try:
             state = load_file(file)

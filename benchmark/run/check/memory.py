@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import functools
 import io
 import random
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +19,8 @@ from methods.contract import Method
 OWN = {*vars(nn.Module())}  # torch's own attributes of every module
 GIVEN = {"task", "hparams", "optimisers", "stage"}  # of the method: restored by the contract, or never changed
 DEPTH = 6  # of what is nested in what
+# without a state of its own, though Python lets one be hung on it; an object with `__call__` is a helper like any other
+CODE = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType, functools.partial)
 
 
 def remembered(method: Method) -> dict[str, Any]:
@@ -69,7 +73,7 @@ def _parts(path: str, value: Any, seen: set[int], depth: int) -> Iterator[tuple[
         yield f"{path}, its length", repr(len(value))
         for i, part in enumerate(value):
             yield from _leaves(f"{path}[{i}]", part, seen, depth)
-    elif hasattr(value, "__dict__") and not callable(value):
+    elif hasattr(value, "__dict__") and not isinstance(value, CODE):
         for key, part in vars(value).items():
             yield from _leaves(f"{path}.{key}", part, seen, depth)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmark.errors import RunFailed
+from benchmark.run import processes
 from benchmark.run.check.training import failure
 from benchmark.run.start import execute
 from benchmark.spec import RunSpec
@@ -66,6 +68,33 @@ class Worlds:
         with _data_root(data):
             return execute(spec, results=self.root / f"runs-{world}{again}", data_root=data).document
 
+    def run_afresh(self, method: str, preset: str, standard: str, *ways: str, **fields: Any) -> list[Any]:
+        """The records of one run in several worlds (`world`, or `world-again`), each in a process of its own: what a method
+        keeps in a global or a cache is not there in the next."""
+        with contextlib.ExitStack() as stack:
+            pools = [stack.enter_context(ProcessPoolExecutor(1, processes.context())) for _ in ways]
+            asked = [
+                pool.submit(_told, self, dict(os.environ), (method, preset, standard, *way.partition("-")[::2]), fields)
+                for pool, way in zip(pools, ways, strict=True)
+            ]
+            answers = [answer.result() for answer in asked]
+        for _, words in answers:
+            if words:
+                raise RunFailed(words)
+        return [record for record, _ in answers]
+
+
+def _told(
+    made: Worlds, environment: Mapping[str, str], run: tuple[str, ...], fields: Mapping[str, Any]
+) -> tuple[Any, str]:
+    """In the process of its own: the record, or the failure in words, since a line of the method is lost on the way back."""
+    os.environ.clear()
+    os.environ.update(environment)  # the caller's, not that of the server that this process was forked from
+    try:
+        return made.run(*run, **fields), ""
+    except RunFailed as error:
+        return None, failure(error.__cause__ or error)
+
 
 def _arrays(number: int, *, permuted: bool) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(number)
@@ -112,11 +141,11 @@ def labels_cannot_matter(made: Worlds, method: str, preset: str, standard: str, 
     """The same run in both worlds: only the scores that may read target labels differ."""
     if standard == "upper-bound":  # which is trained on them, and says so
         return
-    true, permuted = (made.run(method, preset, standard, world, **fields) for world in ("true", "permuted"))
+    true, permuted = made.run_afresh(method, preset, standard, "true-fresh", "permuted", **fields)
     assert true["data"]["fingerprint"] != permuted["data"]["fingerprint"]
     if _trained(true) == _trained(permuted):
         return
-    again = made.run(method, preset, standard, "true", again="-again", **fields)
+    (again,) = made.run_afresh(method, preset, standard, "true-again", **fields)
     if _trained(true) == _trained(again):
         yield (
             "With the target's labels permuted, and nothing else, other weights come out: training reads them. A method "

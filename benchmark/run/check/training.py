@@ -131,8 +131,17 @@ def _generators() -> dict[str, Any]:
 # -- the claims: each says what is wrong, sentence by sentence ----------------------------------------------------------
 
 
+WRITTEN = {
+    "update": "update(self, sources, target, progress), the training step",
+    "probabilities": "probabilities(self, images), the (N, C) class probabilities",
+}
+
+
 def declared(cls: type[Method]) -> Iterator[str]:
-    """Standards, presets and tuning ranges name what there is."""
+    """What a method must write is written; standards, presets and tuning ranges name what there is."""
+    for name, what in WRITTEN.items():
+        if getattr(cls, name) is getattr(Method, name):
+            yield f"It has no {what}."
     if not cls.standards:
         yield "It names no standard; for example: standards = ('multi-source',)."
     for standard in set(cls.standards) - {*STANDARDS}:
@@ -213,6 +222,8 @@ CALLS = {
     "__repr__": "prints a tensor",
     "__format__": "prints a tensor",
     "_local_scalar_dense": "reads a number from a tensor",
+    "to": 'calls .to("cpu")',
+    "repeat_interleave": "calls repeat_interleave with a tensor of counts and no output_size",
 }
 
 

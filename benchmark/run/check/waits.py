@@ -56,7 +56,7 @@ class _Calls(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in ASKED:
+        if name in ASKED or (name == "to" and _to_the_host(args, kwargs or {})):
             _note(self.operators.found, name)
         # `one_hot` with a number of classes looks at its labels on the CPU alone
         self.operators.deaf = name == "one_hot" and (len(args) > 1 or bool(kwargs))
@@ -78,9 +78,17 @@ class _Operators(TorchDispatchMode):
         masks = name in ("index", "index_put", "index_put_", "_index_put_impl_") and any(
             x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1]
         )
-        if (name in READS or masks) and not self.deaf:
+        # how often each row comes is a matter of values, unless the caller knows the sum
+        counts = name == "repeat_interleave" and (kwargs or {}).get("output_size") is None
+        if (name in READS or masks or counts) and not self.deaf:
             _note(self.found, "a mask as an index" if masks else name)
         return func(*args, **(kwargs or {}))
+
+
+def _to_the_host(args: Any, kwargs: Any) -> bool:
+    """Is "cpu" asked for by name? A device that was taken from a tensor is another one on a GPU."""
+    named = [x for x in (*args[1:], kwargs.get("device")) if isinstance(x, str)]
+    return any(name.startswith("cpu") for name in named) and not kwargs.get("non_blocking", False)
 
 
 def _note(found: dict[str, str], what: str) -> None:

@@ -18,7 +18,7 @@ from benchmark.run.networks.norms import (
     per_domain_norms,
 )
 from benchmark.run.networks.ours import NETWORKS, conv3fc2, resnet18, resnet101
-from benchmark.run.networks.weights import load_weights
+from benchmark.run.networks.weights import check_file, load_weights
 
 __all__ = [
     "NETWORKS",
@@ -28,6 +28,7 @@ __all__ = [
     "NormPoolReLU",
     "Shape",
     "build",
+    "check_file",
     "conv3fc2",
     "drawn",
     "initialise",

@@ -48,14 +48,14 @@ class _PerDomain:
             _remember([self], domains)
         self.seen = x.new_zeros(2, domains * self.num_features, dtype=self.weight.dtype)  # mean, unbiased variance
         tokens = _tokens(x, self.sizes)
-        if tokens > 1:  # (B·D·T, C) → (B, D·C, T)
-            wide = x.reshape(-1, domains, tokens, self.num_features).transpose(2, 3).flatten(1, 2)
+        if tokens > 1:  # (B·D·T, C, …) → (B, D·C, T, …): patches are vectors, windows are maps
+            wide = x.unflatten(0, (-1, domains, tokens)).transpose(2, 3).flatten(1, 2)
         else:
             wide = x.reshape(-1, domains * self.num_features, *x.shape[2:])
         weight, bias = self.weight.repeat(domains), self.bias.repeat(domains)
         out = F.batch_norm(wide, self.seen[0], self.seen[1], weight, bias, True, 1.0, self.eps)
         if tokens > 1:
-            return out.unflatten(1, (domains, -1)).transpose(2, 3).reshape(x.shape)
+            return out.unflatten(1, (domains, -1)).transpose(2, 3).flatten(0, 2)
         # no view in autograd's eyes: a ReLU in place on a view would cost three more kernels on the way back
         return torch.ops.aten._unsafe_view(out.contiguous(), x.shape)
 

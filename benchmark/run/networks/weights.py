@@ -10,16 +10,23 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from benchmark.data.get.sources import with_weights
 from benchmark.errors import UserError
 from benchmark.run.networks.extractor import Extractor
+from benchmark.spec.network import split_name
 
 WRAPPERS = ("state_dict", "model")  # under which training scripts keep the weights beside other things
 
 
-def load_weights(extractor: Extractor, network: str, weights: Path) -> None:
-    """Every weight of the extractor from the file, those of the head left out; nothing is unpickled but tensors."""
+def check_file(network: str, weights: Path) -> None:
+    """A sentence that says where weights are to be had, when they are not where they are looked for."""
     if not weights.is_file():
         raise UserError(f"The weights of {network} are not at {weights}. {_whence(network)} and put the file there.")
+
+
+def load_weights(extractor: Extractor, network: str, weights: Path) -> None:
+    """Every weight of the extractor from the file, those of the head left out; nothing is unpickled but tensors."""
+    check_file(network, weights)
     try:
         state = _suited(_read(weights), extractor)
         ours = {name: state.pop(theirs) for name, theirs in _names(extractor).items() if theirs in state}
@@ -33,7 +40,8 @@ def load_weights(extractor: Extractor, network: str, weights: Path) -> None:
 def _whence(network: str) -> str:
     if network.startswith("timm:"):
         return "Get timm's weights of it (model.safetensors) on a machine with internet"
-    known = " (python -m benchmark data fetch --suite pacs)" if network in ("resnet18", "resnet101") else ""
+    suites = with_weights(split_name(network)[1])
+    known = f" (python -m benchmark data fetch --suite {suites[0]} --only weights)" if suites else ""
     return f"Download torchvision's {network} weights on a machine with internet{known}"
 
 
