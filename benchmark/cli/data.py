@@ -142,7 +142,7 @@ def links(
 ) -> int:
     """Ask every link for its size without fetching; code 1 when something has no live link."""
     from benchmark.data.get.links import ask_all, without_a_live_link
-    from benchmark.data.get.sources import AS_READ, by_hand, datasets, sources
+    from benchmark.data.get.sources import AS_READ, by_hand, datasets, size_words, sources
 
     if suite:
         _public(_open(suite, None)[0], suite)
