@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmark.__main__ import main
-from benchmark.cli import data as verbs
 from benchmark.data import digits
 from benchmark.data.get import sources
+from benchmark.data.get.sources import size_words
 from tests.data import own
 
 
@@ -149,7 +149,7 @@ def test_the_sheet_of_real_images_is_not_drawn_for_publishing(capsys, tmp_path, 
 
 
 def test_sizes_are_written_for_people():
-    assert [verbs._size(n) for n in (0, 4_542, 46_830_571, 5_600_000_000)] == [
+    assert [size_words(n) for n in (0, 4_542, 46_830_571, 5_600_000_000)] == [
         "",
         "about 1 MB",
         "about 47 MB",
