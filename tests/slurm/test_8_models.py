@@ -21,6 +21,7 @@ def test_models_survive_a_requeue_and_give_the_records_accuracy(bench: Bench, cl
     cluster.ask("scancel", "--signal=USR2", job)
     bench.becomes(run, "queued")
     wait_for("the record", lambda: bench.done([run]))
+    wait_for("the candidates to go, after the record", lambda: not list(folder.glob("candidate-*")))
     record = bench.record(run)
     assert record["provenance"]["restarts"] >= 1
     assert bench.outcome() == uninterrupted
