@@ -255,11 +255,12 @@ def test_one_of_three_that_is_killed_costs_nobody_else(node: Path, monkeypatch: 
 def test_the_largest_of_three_goes_when_together_they_exceed_the_tasks_memory(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(
-        worker, "_memory_limit_mb", lambda: int(sum(children._status(os.getpid()).values()) / 1024 * 4 + 500)
-    )
+    here = children._status(os.getpid())
+    # this process, what each child has of it (its own pages, and 50 to 300 MB of libraries), and room for a part of 2.2 GB
+    room = (sum(here.values()) + 3 * here["RssAnon"]) / 1024 + 1500
+    monkeypatch.setattr(worker, "_memory_limit_mb", lambda: int(room / children.FULL))
     monkeypatch.setenv("BENCHMARK_TEST_PACE", "0.5")
-    monkeypatch.setitem(SETTINGS, "run.updates", 15)
+    monkeypatch.setitem(SETTINGS, "run.updates", 30)
     hungry, one, two = entry("Hungry"), entry("Paced", 1), entry("Paced", 2)
     outcome = pack(node, one, hungry, two, share=3, retries=0)()
     assert outcome == {one.run_id: DONE, hungry.run_id: FAILED, two.run_id: DONE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -227,7 +228,10 @@ def tab() -> Iterator[Page]:
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
-    while not condition():
+    while True:
+        with contextlib.suppress(RuntimeError):  # a page that is on its way has no body yet
+            if condition():
+                return
         assert time.monotonic() < end
         time.sleep(0.1)
 
