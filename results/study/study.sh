@@ -2,6 +2,8 @@
 # The study, block by block, on two cores. Every block can be stopped and called again; what is done is not done twice.
 #   bash results/study/study.sh DATA_ROOT [block …]      blocks: a b c d e f g; without any: all, in this order
 # Real images, published values, untuned; every evaluation point scored with both statistics at test.
+# From a clone of its own at commit 2c9373b (ten runs are of c9e8816; four that were made at both have the same bits):
+#   git checkout 2c9373b && python -m benchmark unpack MAIN/results/study --out runs/study
 # Then: python -m benchmark publish study --results runs/study
 set -euo pipefail
 data=${1:?"Which data? Type: bash results/study/study.sh DATA_ROOT"}
