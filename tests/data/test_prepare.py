@@ -43,7 +43,7 @@ def result(root: Path, domain: str) -> dict[str, np.ndarray]:
         return dict(stored)
 
 
-def check(root: Path, domain: str, x_train: np.ndarray, x_test: np.ndarray, tolerance: int = 0) -> None:
+def assert_stored(root: Path, domain: str, x_train: np.ndarray, x_test: np.ndarray, tolerance: int = 0) -> None:
     found = result(root, domain)
     assert digits.faults(found) == []
     assert np.array_equal(found["y_train"], Y["train"])
@@ -73,7 +73,7 @@ def test_mnist_data_mat_of_m3sda(tmp_path, origin):
         },
     )
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "mnist", x["train"], x["test"])
+    assert_stored(tmp_path, "mnist", x["train"], x["test"])
 
 
 def test_mnistm_with_label_mat_of_m3sda(tmp_path, origin):
@@ -81,7 +81,7 @@ def test_mnistm_with_label_mat_of_m3sda(tmp_path, origin):
     variables = {"train": x["train"], "test": x["test"], "label_train": one_hot("train"), "label_test": one_hot("test")}
     savemat(origin / "mnistm_with_label.mat", variables)
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "mnistm", x["train"], x["test"])
+    assert_stored(tmp_path, "mnistm", x["train"], x["test"])
 
 
 def test_usps_28x28_mat_of_m3sda(tmp_path, origin):
@@ -91,7 +91,7 @@ def test_usps_28x28_mat_of_m3sda(tmp_path, origin):
         cell[i, 0], cell[i, 1] = x[part][:, None] / 255.0, Y[part][:, None].astype(np.uint8)
     savemat(origin / "usps_28x28.mat", {"dataset": cell})
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "usps", x["train"], x["test"])
+    assert_stored(tmp_path, "usps", x["train"], x["test"])
 
 
 def test_syn_number_mat_of_m3sda(tmp_path, origin):
@@ -99,7 +99,7 @@ def test_syn_number_mat_of_m3sda(tmp_path, origin):
     variables = {f"{p}_data": x[p] for p in Y} | {f"{p}_label": Y[p][:, None] for p in Y}
     savemat(origin / "syn_number.mat", variables)
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "syn", x["train"], x["test"])
+    assert_stored(tmp_path, "syn", x["train"], x["test"])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_svhn_style_mat_whose_tens_are_zeros(tmp_path, origin, names, domain):
         y = np.where(Y[part] == 0, 10, Y[part])[:, None]
         savemat(origin / name, {"X": x[part].transpose(1, 2, 3, 0), "y": y.astype(np.uint8)})
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, domain, x["train"], x["test"])
+    assert_stored(tmp_path, domain, x["train"], x["test"])
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -131,7 +131,7 @@ def test_mnist_idx_files(tmp_path, origin, ending):
         write_idx(origin / f"{name}-images{ending.format(3)}", x[part])
         write_idx(origin / f"{name}-labels{ending.format(1)}", Y[part].astype(np.uint8))
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "mnist", x["train"], x["test"])
+    assert_stored(tmp_path, "mnist", x["train"], x["test"])
 
 
 @pytest.mark.parametrize("ending", [".bz2", ""])
@@ -145,7 +145,7 @@ def test_usps_libsvm_text(tmp_path, origin, ending):
         text = "".join(lines).encode()
         (origin / (name + ending)).write_bytes(bz2.compress(text) if ending else text)
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "usps", x["train"], x["test"])
+    assert_stored(tmp_path, "usps", x["train"], x["test"])
 
 
 def test_usps_h5(tmp_path, origin):
@@ -155,7 +155,7 @@ def test_usps_h5(tmp_path, origin):
             file[f"{part}/data"] = x[part].reshape(-1, 256) / 255.0
             file[f"{part}/target"] = Y[part]
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "usps", x["train"], x["test"])
+    assert_stored(tmp_path, "usps", x["train"], x["test"])
 
 
 def test_mnistm_pictures_of_dann_in_an_archive(tmp_path, origin):
@@ -169,7 +169,7 @@ def test_mnistm_pictures_of_dann_in_an_archive(tmp_path, origin):
                 lines.append(f"{i:08}.png {label}")
             out.writestr(f"mnist_m/mnist_m_{part}_labels.txt", "\n".join(lines))
     prepare(DIGITS, tmp_path, origin)
-    check(tmp_path, "mnistm", x["train"], x["test"])
+    assert_stored(tmp_path, "mnistm", x["train"], x["test"])
 
 
 def test_dassls_digit5_pictures(tmp_path, origin):
@@ -183,7 +183,7 @@ def test_dassls_digit5_pictures(tmp_path, origin):
     assert sorted(done.made) == ["mnist", "mnistm", "svhn", "syn", "usps"], done
     grey = {p: np.broadcast_to(20 * Y[p][:, None, None, None], (len(Y[p]), 32, 32, 3)) for p in Y}
     for domain in done.made:
-        check(tmp_path, domain, grey["train"], grey["test"], tolerance=2)
+        assert_stored(tmp_path, domain, grey["train"], grey["test"], tolerance=2)
 
 
 def test_prepared_files_are_taken_over_and_can_be_trained_on(tmp_path, origin, write_digits):
