@@ -75,6 +75,7 @@ def write_run(
     a_zero: bool | None = None,
     artifacts: bool = False,
     points: int = 10,
+    updates: int = 350,
     salt: str = "",
     weights: str = "",
     run_id: str = "",
@@ -104,7 +105,7 @@ def write_run(
     if accuracy is None:
         accuracy = expected(method, preset, standard, target, sources, shared + rng.normal(0, 0.3))
     zero = (method == "tsvdnet" and preset not in ("active", "e", "code-e", "code-p")) if a_zero is None else a_zero
-    curve = _curve(rng, accuracy, len(s.classes), points, method, preset, zero, sources, standard)
+    curve = _curve(rng, accuracy, len(s.classes), points, method, preset, zero, sources, standard, updates)
     if protocol == 1:  # scored once, by four rules
         curve = [{k: v for k, v in row.items() if k not in ("statistics", "snd", "bnm", "dev")} for row in curve]
     if status == "done" or points:
@@ -151,6 +152,7 @@ def _curve(
     zero: bool,
     sources: Sequence[str],
     standard: str,
+    updates: int,
 ) -> list[dict[str, Any]]:
     rows = []
     for i in range(1, points + 1):
@@ -181,7 +183,7 @@ def _curve(
         other["per_class"] = [round(min(100.0, float(v) + TARGET_GAIN), 3) for v in by_class]
         rows.append(
             {
-                "update": int(350 * share),
+                "update": int(updates * share),
                 "progress": share,
                 "stage": "train",
                 **scored,

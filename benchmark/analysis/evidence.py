@@ -83,7 +83,7 @@ def _against_all(evidence: Evidence, ours: s.Entry, rivals: list[s.Entry], targe
     if not found:
         return "unmeasured", "no rival measured on common seeds"
     measured, differences = [e for e, _ in found], [d for _, d in found]
-    tested = family(ours, measured, differences, evidence.condition)
+    tested = family([ours] * len(measured), measured, differences, evidence.condition)
     closest, least = min(found, key=lambda pair: pair[1].mean)
     worse = [i for i, p in tested.p.items() if differences[i].mean < 0 and p < ALPHA]
     better = [i for i, p in tested.p.items() if differences[i].mean > 0 and p < ALPHA]

@@ -16,11 +16,11 @@ from benchmark.analysis.rows import Entry
 
 @dataclass(frozen=True)
 class Family:
-    """Comparisons of rows with one base, by their place in the list; `p` is adjusted and holds the repeats too."""
+    """Comparisons of rows with their bases, by their place in the list; `p` is adjusted and holds the repeats too."""
 
     size: int
     p: dict[int, float]
-    same: tuple[int, ...]  # rows with the bits of the base
+    same: tuple[int, ...]  # rows with the bits of their base
     repeats: dict[int, int]  # row: the earlier row with its bits, whose comparison it shares
     few: tuple[int, ...]  # rows with too few seeds
 
@@ -37,27 +37,26 @@ class Family:
         return f"Holm's correction over one family, {made}" + (f"; not in it: {', '.join(out)}." if out else ".")
 
 
-def family(base: Entry, others: Sequence[Entry], effects: Sequence[stats.Interval], condition: Condition) -> Family:
-    """The family of `others` against `base`, with Holm's adjusted p of each effect that may be tested."""
-    same = tuple(i for i, e in enumerate(others) if same_bits(e, base, condition))
+def family(
+    bases: Sequence[Entry], others: Sequence[Entry], effects: Sequence[stats.Interval], condition: Condition
+) -> Family:
+    """The family of `others`, each against its base, with Holm's adjusted p of each effect that may be tested."""
+    same = tuple(i for i, pair in enumerate(zip(others, bases, strict=True)) if same_bits(*pair, condition))
     few = tuple(i for i, effect in enumerate(effects) if i not in same and not effect.enough)
     members: list[int] = []
     repeats: dict[int, int] = {}
     for i in range(len(others)):
         if i in same or i in few:
             continue
-        twin = next((j for j in members if _one_comparison(others[i], others[j], effects[i], effects[j], condition)), i)
+        alike = (j for j in members if bases[i] is bases[j] and effects[i] == effects[j])
+        # the same bits on the same targets and seeds: a row that has more of them is a comparison of its own
+        twin = next((j for j in alike if same_bits(others[i], others[j], condition)), i)
         if twin == i:
             members.append(i)
         else:
             repeats[i] = twin
     p = dict(zip(members, stats.holm([effects[i].p for i in members]), strict=True))
     return Family(len(members), p | {i: p[j] for i, j in repeats.items()}, same, repeats, few)
-
-
-def _one_comparison(a: Entry, b: Entry, ours: stats.Interval, theirs: stats.Interval, condition: Condition) -> bool:
-    """The same bits on the same targets and seeds: a row that has more of them is a comparison of its own."""
-    return ours == theirs and same_bits(a, b, condition)
 
 
 def same_bits(a: Entry, b: Entry, condition: Condition) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from benchmark.analysis.condition import Condition
 from benchmark.analysis.rows import Entry
 from benchmark.analysis.table import Row
+from benchmark.errors import UserError
 
 
 def remarks(entry: Entry, condition: Condition) -> list[str]:
@@ -42,6 +43,15 @@ def incomplete(rows: Sequence[Row]) -> list[str]:
     """A sentence when rows lack their first number (an average over all targets), else nothing."""
     broken = sum(1 for row in rows if not row.cells[1].measured)
     return [f"INCOMPLETE: {broken} of {len(rows)} rows lack a target."] if broken else []
+
+
+def refuse_without_average(rows: Sequence[Row], condition: Condition) -> None:
+    """A table of averages in which no row has one would be empty."""
+    if not any(row.cells[1].measured for row in rows):
+        raise UserError(
+            f"No row of suite {condition.suite.name}, tier {condition.tier} has been run on all targets, and this table shows "
+            f"averages over them. Type: python -m benchmark table --suite {condition.suite.name} --tier {condition.tier}"
+        )
 
 
 def tuning_words(found: Sequence[Entry]) -> str:

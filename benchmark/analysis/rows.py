@@ -274,10 +274,11 @@ def seeds(cells: Mapping[str, Cell]) -> str:
 def methods_as_they_come(found: list[Entry]) -> list[Entry]:
     """Rows without hyper-parameters changed by hand, and without presets tried on fewer targets than their method.
 
-    Both are readings of a method: the kind `choices` has them.
+    Both are readings of a method: the kind `choices` has them. Where there are no other rows, those that were changed by
+    hand are what there is to show.
     """
     whole = {(e.method, e.standard, e.split): e.runs["target"].nunique() for e in found if e.plain and not e.preset}
-    plain = [e for e in found if e.plain]
+    plain = [e for e in found if e.plain] or found
     return [e for e in plain if e.runs["target"].nunique() >= whole.get((e.method, e.standard, e.split), 0)]
 
 

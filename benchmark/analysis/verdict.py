@@ -108,7 +108,7 @@ class Verdict:
 def judge(
     frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last", only: Sequence[Claim] | None = None
 ) -> list[Verdict]:
-    """One verdict for each claim (or those of `only`) and each tier that has records of its suite (or the one asked for)."""
+    """One verdict for each claim (or those of `only`) and each tier that has measured it (or the one asked for)."""
     found = []
     shelf = Shelf(frame, selection)
     for claim in claims() if only is None else only:
@@ -121,8 +121,13 @@ def judge(
             raise unknown(f"test (claim {claim.id!r})", claim.test, [*MEASURED, *ARITHMETIC])
         held = set(frame.loc[frame["suite"] == claim.suite, "tier"]) if len(frame) else set()
         tiers = [tier] if tier else [t for t in TIERS if t in held] or [""]
-        found += [_measured(shelf, claim, t) for t in tiers]
+        found += _known([_measured(shelf, claim, t) for t in tiers])
     return found
+
+
+def _known(verdicts: list[Verdict]) -> list[Verdict]:
+    """Of a claim's verdicts, one a tier, those that were measured; where none was, the first says why."""
+    return [v for v in verdicts if v.finding != "unmeasured"] or verdicts[:1]
 
 
 class Shelf:

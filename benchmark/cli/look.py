@@ -79,8 +79,8 @@ def table(
     kind: Annotated[
         str,
         typer.Option(
-            help="comparison, gains, ablation, choices, selection, statistics, validators, per-class, cost, reported, verdicts, "
-            "averages."
+            help="comparison, gains, ablation, choices, selection, statistics, validators, per-class, cost, reported, log, "
+            "verdicts, averages."
         ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",
@@ -156,7 +156,7 @@ def table(
 def figure(
     suite: SuiteName = "",
     kind: Annotated[
-        str, typer.Option(help="tsne, similarity, uncertainty, tnn, curves, cost, gains, critical-difference.")
+        str, typer.Option(help="tsne, similarity, uncertainty, tnn, curves, cost, gains, log, critical-difference.")
     ] = "curves",
     target: Target = None,
     methods: Annotated[

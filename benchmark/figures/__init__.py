@@ -13,6 +13,7 @@ from benchmark.errors import UserError, unknown
 from benchmark.figures.curves import cost, curves, tnn
 from benchmark.figures.features import tsne
 from benchmark.figures.gains import gains
+from benchmark.figures.log import log
 from benchmark.figures.matrices import similarity
 from benchmark.figures.ranks import critical_difference
 from benchmark.figures.style import Drawing, style
@@ -28,6 +29,7 @@ KINDS: dict[str, Callable[..., Drawing]] = {
     "curves": curves,
     "cost": cost,
     "gains": gains,
+    "log": log,
     "critical-difference": critical_difference,
 }
 # Which of the narrowing options a figure takes; the others would be ignored, so they are refused.
@@ -39,6 +41,7 @@ TAKES = {
     "curves": ("target", "methods", "statistics"),
     "cost": ("statistics",),
     "gains": ("statistics",),
+    "log": (),
     "critical-difference": ("statistics",),
 }
 

@@ -21,12 +21,12 @@ from benchmark.spec import load_suite
 from benchmark.tables.html import figure as table_html
 from benchmark.tables.html import folded
 
-FIGURES = ("gains", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
+FIGURES = ("gains", "log", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
     "comparison": "Comparison", "gains": "Gains", "ablation": "Ablation", "choices": "Disputed choices",
     "selection": "Selection rules", "statistics": "Statistics at test", "validators": "Validators",
     "per-class": "By class", "cost": "Cost",
-    "reported": "Ours beside reported",
+    "reported": "Ours beside reported", "log": "The released log",
 }  # fmt: skip
 
 

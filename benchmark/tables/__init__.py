@@ -18,7 +18,7 @@ from benchmark.errors import unknown
 from benchmark.files import write_text
 from benchmark.spec import Suite
 from benchmark.tables.ablation import ablation, choices
-from benchmark.tables.against import averages, reported, reproduction
+from benchmark.tables.against import averages, log, reported, reproduction
 from benchmark.tables.comparison import comparison
 from benchmark.tables.cost import cost
 from benchmark.tables.html import figure, page
@@ -41,6 +41,7 @@ KINDS: dict[str, Callable[..., Table]] = {
     "per-class": per_class,
     "cost": cost,
     "reported": reported,
+    "log": log,
 }
 FORMS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": csv_text, "html": page}
 
@@ -94,7 +95,7 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 
 __all__ = [
     "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost",
-    "csv_text", "document", "figure", "gains", "latex",
+    "csv_text", "document", "figure", "gains", "latex", "log",
     "make", "markdown", "marked", "per_class", "reported", "reproduction", "selection", "show", "statistics", "validators",
     "write",
 ]  # fmt: skip

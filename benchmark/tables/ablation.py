@@ -125,17 +125,20 @@ def _beside(step: Step, table: int, rows: dict[str, dict[str, str]]) -> tuple[li
 def choices(
     frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", method: str = "", **only: Any
 ) -> Table:
-    """One row for each way in which runs of `method` (the paper's own by default) differ from its default, with its effect."""
+    """One row for each way in which runs of `method` (the paper's own by default) differ from its default, with its effect.
+
+    A preset that was changed by hand is held against that preset, where it was run as it comes.
+    """
     method = method or answers.own_method()[0]
     runs, condition = narrow(frame, suite, selection=selection, **only)
     runs = _one_split(runs, condition)
     found = [e for e in s.multi_source(runs) if e.method == method]
-    base = s.by_name([e for e in found if e.plain]).get(method)
-    others = [e for e in found if e is not base and base is not None and bool(e.tuned) == bool(base.tuned)]
-    if base is None or not others:
+    pairs = _with_bases(found, s.by_name([e for e in found if e.plain]))
+    if not pairs:
         raise UserError(_nothing("choices", condition, f"{method},{method}:code"))
     columns = (
         Column("choice", "Choice"),
+        Column("base", "Against"),
         Column("targets", "Targets"),
         Column("average", "Avg", "score"),
         Column("effect", "Effect", "signed"),
@@ -144,36 +147,52 @@ def choices(
         Column("verdict", "Reads as"),
         Column("seeds", "n"),
     )
-    common = [common_targets(e, base, condition) for e in others]
-    effects = [paired_averages(e, base, condition) for e in others]
-    tested = family(base, others, effects, condition)
-    own = common_targets(base, base, condition)
-    average = s.average(base, condition, own)
-    label = words(f"{base.title}, default", base.name)
-    first = (label, _named(own, condition), average, *[words("–")] * 4, words(average.n or "–"))
-    rows = [Row(first, notes=tuple(remarks(base, condition)))]
-    for i, (entry, effect) in enumerate(zip(others, effects, strict=True)):
-        average = s.average(entry, condition, common[i] or condition.targets)
+    others, bases = [e for e, _ in pairs], [b for _, b in pairs]
+    effects = [paired_averages(e, base, condition) for e, base in pairs]
+    tested = family(bases, others, effects, condition)
+    first = {id(base): base for base in bases if not any(base is entry for entry in others)}
+    rows = [_base(base, condition) for base in first.values()]
+    for i, ((entry, base), effect) in enumerate(zip(pairs, effects, strict=True)):
+        common = common_targets(entry, base, condition)
+        average = s.average(entry, condition, common or condition.targets)
         adjusted = tested.p.get(i)
         p = words("–") if adjusted is None else Cell(adjusted) if adjusted >= 0.001 else Cell(words="<0.001")
         said = "cannot differ: the same bits" if i in tested.same else reading(effect)
-        label, where = words(entry.label, entry.name), _named(common[i], condition)
-        cells = (label, where, average, *_effect(effect), p, words(said), words(effect.n))
+        label, where = (words(entry.label, entry.name), words(base.label, base.name)), _named(common, condition)
+        cells = (*label, where, average, *_effect(effect), p, words(said), words(effect.n))
         rows.append(Row(cells, notes=tuple(remarks(entry, condition))))
-    caption = [
-        f"Effect: the row minus the default {base.title}, paired over seeds; p is adjusted for the number of choices.",
-    ]
+    caption = ["Effect: the row minus the one it is held against, paired over seeds; p is adjusted for their number."]
     conditions = [
         *condition.sentences(),
-        tuning_words([base, *others]),
-        f"Effect: this row minus the default {base.title} on the targets that both have, per-seed difference averaged over "
-        "them, paired.",
+        tuning_words([*bases, *others]),
+        "Effect: this row minus the one that it is held against (a preset against the default, a preset changed by hand against "
+        "that preset) on the targets that both have, per-seed difference averaged over them, paired.",
         f"«No difference seen»: the interval holds 0. Fewer than {stats.MIN_SEEDS} seeds decide nothing.",
-        tested.sentence(f"each choice with {stats.MIN_SEEDS} or more seeds against the default"),
+        tested.sentence(f"each choice with {stats.MIN_SEEDS} or more seeds against its base"),
         "«Reads as» follows the interval, which is not corrected; p (Holm) is.",
     ]
-    title = f"{condition.suite.title}: disputed choices of {base.title} and their effect, tier {condition.tier}"
+    title = f"{condition.suite.title}: disputed choices of {bases[0].title} and their effect, tier {condition.tier}"
     return condition.table("choices", title, columns, rows, caption, conditions)
+
+
+def _with_bases(found: list[s.Entry], plain: dict[str, s.Entry]) -> list[tuple[s.Entry, s.Entry]]:
+    """Each row that differs from another as that one comes, with it: the preset that it changes, else the default."""
+    pairs = []
+    for entry in found:
+        default = plain.get(entry.method)
+        base = default if entry.plain else plain.get(entry.name, default)
+        if base is not None and base is not entry and bool(base.tuned) == bool(entry.tuned):
+            pairs.append((entry, base))
+    return pairs
+
+
+def _base(base: s.Entry, condition: Condition) -> Row:
+    """A row that others are held against and that is held against none."""
+    own = common_targets(base, base, condition)
+    average = s.average(base, condition, own)
+    label = words(base.label if base.preset else f"{base.title}, default", base.name)
+    cells = (label, words("–"), _named(own, condition), average, *[words("–")] * 4, words(average.n or "–"))
+    return Row(cells, notes=tuple(remarks(base, condition)))
 
 
 def common_targets(ours: s.Entry, base: s.Entry, condition: Condition) -> list[str]:

@@ -1,4 +1,4 @@
-"""Ours beside the printed numbers: measured, reported, difference with its interval; and the printed averages checked."""
+"""Ours beside the printed numbers: measured, reported, difference with its interval; the released log; the averages checked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pandas as pd
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.logged import Line, logged
 from benchmark.analysis.table import Cell, Column, Row, Table, words
 from benchmark.analysis.verdict import cell_verdict
 from benchmark.errors import UserError
@@ -18,6 +19,7 @@ from benchmark.paper import answers, printed
 from benchmark.paper.answers import PrintedRow
 from benchmark.paper.claims import margin
 from benchmark.paper.folders import DEFAULT, RIVALS
+from benchmark.records.selection import STATISTICS
 from benchmark.spec import Suite
 
 SEVERAL = ("multi-source", "combined")  # what others print as multi-source
@@ -113,7 +115,7 @@ def _rows(entry: s.Entry, condition: Condition, numbers: pd.DataFrame) -> list[R
 
 def _answers(entry: s.Entry, row: PrintedRow) -> bool:
     alike = (entry.standard, entry.split) == (row.standard, row.split)
-    return alike and entry.name in (*row.answers, *row.also)
+    return alike and entry.plain and entry.name in (*row.answers, *row.also)
 
 
 class Ours:
@@ -188,6 +190,44 @@ def _difference(found: stats.Interval) -> Cell:
         return words("–")
     said = f"95 % interval [{found.low:.2f}, {found.high:.2f}]" if found.n > 1 else "one seed"
     return Cell(value=found.mean, n=found.n, detail=said)
+
+
+def log(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
+    """One row an epoch: the accuracy in the log that the authors released, and ours under both statistics at test."""
+    if only.get("statistics") is not None:
+        raise UserError("The table log shows running and target side by side. Leave out --statistics.")
+    found = logged(frame, suite, **only)
+    released, condition = found.log, found.condition
+    columns = [Column("epoch", "Epoch"), Column("log", "Released log", "number")]
+    notes = []
+    for i, line in enumerate(found.lines):
+        columns += [Column(f"{kind}_{i}", f"{line.label} ({kind})", "score") for kind in STATISTICS]
+        notes += [f"{line.label}: {note}" for note in line.notes]
+    rows = [
+        Row((words(epoch), Cell(float(found.logged[j])), *[cell for line in found.lines for cell in _at(line, j)]))
+        for j, epoch in enumerate(found.epochs)
+    ]
+    caption = [
+        f"Accuracy in % after each epoch of {released.updates} updates.",
+        "" if len(found.lines) == len(released.rows) else "INCOMPLETE: not all rows were run.",
+    ]
+    conditions = [
+        *condition.sentences(rule=False, statistics=False),
+        f"Released log: {released.title}: {released.words}; its test set counts images more than once.",
+        f"Ours: the same method, schedule and batches of the same size on other subsets of the images, "
+        f"{found.seeds}. Batch-norm statistics at test: running: "
+        "what the loop leaves behind, as in the log; target: of target training images.",
+        *notes,
+    ]
+    title = (
+        f"{condition.suite.title} → {condition.label(released.target)}: the released log and the same settings run here"
+    )
+    return condition.table("log", title, columns, rows, caption, conditions)
+
+
+def _at(line: Line, epoch: int) -> list[Cell]:
+    """A row's accuracies at one epoch, under both statistics."""
+    return [s.cell(line.values[kind][:, epoch]) for kind in STATISTICS]
 
 
 def averages() -> Table:

@@ -9,7 +9,7 @@ import pandas as pd
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
-from benchmark.analysis.notes import incomplete, tuning_words
+from benchmark.analysis.notes import incomplete, refuse_without_average, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.records.selection import RULES, WORDS, column_of
 from benchmark.spec import Suite
@@ -30,6 +30,7 @@ def selection(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
     ]
     columns = (Column("method", "Method"), *rules, *gap, Column("seeds", "n"))
     rows = [_row(entry, condition, known) for entry in shown]
+    refuse_without_average(rows, condition)
     words_of_rules = "; ".join(f"{rule.replace('_', '-')}: {WORDS[rule]}" for rule in known)
     caption = ["Average over all targets in %, mean ± sd over n seeds; gap: oracle minus last.", *incomplete(rows)]
     conditions = [

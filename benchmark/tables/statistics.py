@@ -9,7 +9,7 @@ import pandas as pd
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
 from benchmark.analysis.condition import Condition, narrow
-from benchmark.analysis.notes import incomplete, tuning_words
+from benchmark.analysis.notes import incomplete, refuse_without_average, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, mark_best, words
 from benchmark.errors import UserError
 from benchmark.records.selection import STATISTICS
@@ -43,6 +43,7 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         _row(entry, condition, averages[i], [ranks[kind].get(i, "–") for kind in STATISTICS])
         for i, entry in enumerate(shown)
     ]
+    refuse_without_average(rows, condition)
     caption = [
         "Average in % of the same weights under both kinds of batch-norm statistics.",
         *incomplete(rows),

@@ -219,6 +219,17 @@ def test_each_tier_is_judged_apart(tmp_path: Path):
     assert [v.tier for v in only] == ["mini"]
 
 
+def test_a_tier_that_measured_nothing_of_a_claim_is_silent_where_another_has(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "tsvdnet:code-e"], tier="lite")
+    write_run(tmp_path, "tsvdnet", "mm", tier="paper", preset="code", overrides={"tensor": "off"})
+    claim = "entropy-helps-in-the-release"
+    found = [v for v in verdict.judge(records.load(tmp_path)) if v.id in (claim, "digits-average")]
+    assert [(v.id, v.tier, v.finding) for v in found] == [
+        ("digits-average", "paper", "unmeasured"),
+        (claim, "lite", "held"),
+    ]
+
+
 def test_mixed_records_leave_a_claim_unmeasured_with_the_reason(tmp_path: Path):
     write_study(tmp_path, ["source-only", "tsvdnet:e"])
     write_run(tmp_path, "source-only", "mm", 7, fingerprint="other")

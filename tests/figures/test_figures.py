@@ -15,6 +15,8 @@ from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.ranks import groups
 from benchmark.figures.style import looks
+from benchmark.paper.log import log
+from benchmark.records.selection import scores
 from methods import BUILT_IN
 from tests.synthetic import write_run, write_study
 
@@ -43,6 +45,26 @@ def test_every_kind_becomes_png_and_pdf_with_words(frame: pd.DataFrame, tmp_path
         assert "Tier mini" in " ".join(drawing.conditions)
         assert drawing.caption.endswith("Direction only.")
         assert len(drawing.title) + len(drawing.caption) <= 200  # about two lines
+
+
+def test_the_figure_of_the_log_draws_the_released_curve_and_both_rows(tmp_path: Path):
+    released = log()
+    for row in released.rows:
+        changes = {**row.changes, "run.updates": 2563, "run.eval_points": 11}
+        write_run(tmp_path, "tsvdnet", "mm", tier="paper", preset="code", overrides=changes, updates=2563, points=11)
+    frame = records.load(tmp_path)
+    drawing = figures.draw("log", frame, "digits")
+    left, right = drawing.figure.axes
+    for axis, kind in ((left, "running"), (right, "target")):
+        theirs, *ours = [np.asarray(line.get_ydata()) for line in axis.lines]
+        assert theirs.tolist() == list(released.accuracy.values())[:11]
+        by_tensor = frame.overrides.str.contains("tensor").tolist()
+        paths = [frame.path[by_tensor.index(off)] for off in (False, True)]
+        curves = [records.read_curve(Path(path)) for path in paths]
+        assert [values.tolist() for values in ours] == [[scores(p, kind)["target"] for p in curve] for curve in curves]
+    assert "80.28" in drawing.alt
+    with pytest.raises(UserError, match="does not go with --kind log"):
+        figures.draw("log", frame, "digits", target="mm")
 
 
 def test_the_same_records_give_the_same_bytes(frame: pd.DataFrame):

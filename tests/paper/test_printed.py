@@ -11,6 +11,7 @@ import pytest
 from benchmark.paper import folders
 from benchmark.paper import printed as reported
 from benchmark.paper.folders import RIVALS
+from benchmark.paper.log import log
 from benchmark.spec import load_suite
 from tests import needs, paper_tex
 
@@ -99,6 +100,11 @@ def test_figures_from_elsewhere_name_their_origin():
     assert set(figures["origin"]) <= known
     best = figures[(figures["origin"] == "official-log") & figures["at"].str.startswith("best")]
     assert best["value"].tolist() == [87.32]
+    curve = log().accuracy
+    assert list(curve) == list(range(53))
+    assert max(curve, key=lambda epoch: curve[epoch]) == 38
+    counted = [value * 100.24 for value in curve.values()]  # its test loop makes 10,024 predictions
+    assert max(abs(n - round(n)) for n in counted) < 0.001
     attempt = figures[figures["origin"] == "reproduction-attempt"].set_index("target")["value"]
     assert attempt.to_dict() == {"S": 69.66, "C": 81.87}
 

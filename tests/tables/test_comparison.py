@@ -198,7 +198,7 @@ def test_caption_carries_tier_data_rule_points_and_commits(frame: pd.DataFrame):
         "direction only",
     ):
         assert needed in text
-    assert "15 runs with changed hyper-parameters are not shown" in text
+    assert "17 runs with changed hyper-parameters are not shown" in text
 
 
 def test_a_preset_tried_on_some_targets_only_is_left_to_the_kind_choices(tmp_path: Path):

@@ -123,12 +123,60 @@ def test_choices_have_one_row_a_choice_with_effect_and_interval(frame: pd.DataFr
         "/T-SVDNet, default",
         "/T-SVDNet [prox = zero]",
         "/T-SVDNet:code",
+        "/T-SVDNet:code [aux_restart = 233, eta_schedule = released]",
+        "/T-SVDNet:code [aux_restart = 233, eta_schedule = released, tensor = off]",
         "/T-SVDNet:e",
         "/T-SVDNet:et",
     ]
     assert found["/T-SVDNet:e"]["effect"].value == pytest.approx(PRESET["e"], abs=0.4)
     assert found["/T-SVDNet:e"]["verdict"].words == "worse"
     assert found["/T-SVDNet [prox = zero]"]["verdict"].words == "no difference seen"
+
+
+def test_a_preset_changed_by_hand_is_held_against_that_preset(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet", "tsvdnet:code"], targets=["mm"])
+    write_study(tmp_path, ["tsvdnet:code", "tsvdnet:e"], targets=["mm"], overrides={"lam": 250.0})
+    frame = records.load(tmp_path)
+    found = rows(tables.choices(frame, "digits"))
+    own = frame.overrides.fillna("{}").str.contains("lam")
+    score = {
+        changed: frame[(frame.preset == "code") & (own == changed)].sort_values("seed")["target_last"].to_numpy()
+        for changed in (False, True)
+    }
+    changed = found["/T-SVDNet:code [lam = 250.0]"]
+    assert changed["base"].words == "T-SVDNet:code"
+    assert changed["effect"].value == pytest.approx((score[True] - score[False]).mean())
+    assert found["/T-SVDNet:code"]["base"].words == "T-SVDNet"
+    assert found["/T-SVDNet:e [lam = 250.0]"]["base"].words == "T-SVDNet"  # no run of :e as it comes
+    alone = frame[frame.preset == "code"]  # no run of the default either
+    assert list(rows(tables.choices(alone, "digits"))) == ["/T-SVDNet:code", "/T-SVDNet:code [lam = 250.0]"]
+
+
+def test_the_log_stands_beside_ours_epoch_by_epoch(frame: pd.DataFrame):
+    table = tables.make("log", frame, "digits")
+    assert [row.cells[0].words for row in table.rows] == [str(epoch) for epoch in range(10)]
+    assert [row.cells[1].value for row in table.rows][:3] == pytest.approx([62.94, 65.02, 69.69], abs=0.005)
+    off = frame[frame.overrides.fillna("").str.contains("tensor")]
+    curve = records.read_curve(Path(off.path.item()))
+    assert [row.cells[4].value for row in table.rows] == [point["target"] for point in curve]
+    assert [row.cells[5].value for row in table.rows] == [point["statistics"]["target"]["target"] for point in curve]
+    one = tables.make("log", frame.drop(off.index), "digits")
+    assert "INCOMPLETE" in one.caption
+    with pytest.raises(
+        UserError, match=r"--targets mm --methods tsvdnet:code --set tsvdnet:code.eta_schedule=released"
+    ):
+        tables.make("log", frame[frame.preset != "code"], "digits")
+
+
+def test_where_every_row_was_changed_by_hand_they_are_shown(tmp_path: Path):
+    write_run(tmp_path, "tsvdnet", "mm", overrides={"lam": 250.0})
+    frame = records.load(tmp_path)
+    assert list(rows(tables.comparison(frame, "digits"))) == ["Multi-Source/T-SVDNet [lam = 250.0]"]
+    for kind in ("selection", "statistics"):
+        with pytest.raises(UserError, match="has been run on all targets"):
+            tables.make(kind, frame, "digits")
+    with pytest.raises(UserError, match="stands for a row that the paper prints"):
+        tables.reported(frame, "digits")
 
 
 def test_rows_with_fewer_targets_are_compared_on_those_they_have(tmp_path: Path):
@@ -161,7 +209,7 @@ def test_a_choice_that_gives_the_same_bits_is_not_in_holms_family(tmp_path: Path
     choice("far", shift=-5.0, weights="b")
     alone = tables.choices(records.load(tmp_path), "digits")
     p = rows(alone)["/T-SVDNet [prox = far]"]["p_holm"].value
-    assert "each choice with 3 or more seeds against the default: 1 comparison." in alone.sentences
+    assert "each choice with 3 or more seeds against its base: 1 comparison." in alone.sentences
     choice("code", shift=0.0, weights="a")  # A = 0: the same run under another name
     choice("zero", shift=0.0, weights="a")
     choice("twin", shift=-5.0, weights="b")  # the same run as "far"
