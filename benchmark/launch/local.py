@@ -1,8 +1,8 @@
 """This machine as a launcher: a bounded pool of worker processes, one run each at a time.
 
 Results do not depend on the number of workers: threads are part of the spec. A worker that dies (out of memory, a
-kill) costs its run a failure with the reason, and is replaced; no other run notices. A worker whose launcher died
-saves its run and stops.
+kill) costs its run a failure with the reason, and is replaced; no other run notices. A worker that is told to stop, by
+us or by somebody else, or whose launcher died saves its run and stops.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Event:
-    """start · beat · done · failed · held · again (back in the queue), of one worker and one run."""
+    """start · beat · done · failed · held · interrupted · again (back in the queue), of one worker and one run."""
 
     kind: str
     worker: int
@@ -183,6 +183,9 @@ class Pool:
                     self._replace(worker)  # the GPU works: the next run gets a fresh process
                 kind = "failed"
             self._ended(worker, kind, content)
+            if kind == "interrupted" and self.queue and not worker.stopping:  # somebody told it, and not us, to stop
+                worker.process.join(10)
+                self._replace(worker)
             if self.fail_fast and kind == "failed":
                 self.queue.clear()
                 self._stop()
@@ -222,6 +225,8 @@ class Pool:
             self.outcome.failed[run_id] = reason
         elif kind == "held":
             self.outcome.held.append(run_id)
+        elif kind == "interrupted":  # by us, or by a signal to the worker alone: either way it is not at its end
+            self.outcome.interrupted = True
         self.watch(Event(kind, worker.number, worker.spec, reason=reason))
         worker.spec = None
 

@@ -96,3 +96,23 @@ def test_a_worker_stopped_before_it_could_listen_has_not_failed(small: Small, tm
         assert outcome.interrupted
         assert outcome.failed == {}
     assert not list(tmp_path.glob("small/lite/*/failure.json"))
+
+
+def test_a_worker_that_somebody_else_told_to_stop_costs_no_other_run_and_the_sweep_says_130(
+    small: Small, tmp_path: Path
+) -> None:
+    long = small.bound(small.spec(seed=0, overrides={"run.updates": 1_000_000, "run.eval_points": 1}))
+    short = [small.bound(small.spec(seed=seed)) for seed in (1, 2)]
+
+    def watch(event: Event) -> None:
+        if event.kind == "beat" and event.spec == long:
+            os.kill(event.beat["pid"], signal.SIGTERM)
+
+    outcome = launch([long, *short], results=tmp_path, data_root=small.data, watch=watch)
+    assert outcome.interrupted
+    assert outcome.failed == {}
+    assert sorted(outcome.done) == sorted(spec.run_id for spec in short)
+    assert {s.run_id: s.state for s in states(tmp_path)} == {
+        long.run_id: "interrupted",
+        **{spec.run_id: "done" for spec in short},
+    }
