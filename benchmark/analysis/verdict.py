@@ -105,6 +105,11 @@ class Verdict:
         return {**asdict(self), "answer": self.answer, "scope": self.scope}
 
 
+def concerns(frame: pd.DataFrame) -> bool:
+    """Whether the paper speaks of any suite that has records here; of a suite of the user's own it says nothing."""
+    return not {claim.suite for claim in claims() if claim.suite}.isdisjoint(frame["suite"])
+
+
 def judge(
     frame: pd.DataFrame, *, tier: str | None = None, selection: str = "last", only: Sequence[Claim] | None = None
 ) -> list[Verdict]:

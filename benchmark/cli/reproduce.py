@@ -46,7 +46,7 @@ def reproduce(
     json: Json = False,
 ) -> int:
     """Reproduce a table or figure of the paper: run what is missing, then ours beside the printed, with the verdicts."""
-    from benchmark.cli.parts import session
+    from benchmark.cli.parts import ready, session
     from benchmark.launch.device import default_workers
 
     if executor not in ("local", "slurm"):
@@ -69,6 +69,9 @@ def reproduce(
     if dry_run:
         return _list(suites, plans, json=json)
     writable(results)
+    for work in suites:
+        ready.check_networks(work.todo)
+        ready.check_weights(work.todo, data_root)
     gpus = pick_gpus(device, per_device) if executor == "local" else []
     for work in suites:
         work.announce()

@@ -58,6 +58,7 @@ def tune(
 
     The defaults stay unless a trial beats them by more than the score moves from seed to seed.
     """
+    from benchmark.cli.parts import ready
     from benchmark.launch.device import default_workers
     from benchmark.plan import tune as tuning  # brings torch and torchvision, which other verbs need not wait for
 
@@ -75,6 +76,8 @@ def tune(
         statistics,
     )
     tried = tuning.trials(study, data_root)
+    ready.check_networks([trial.spec for trial in tried])
+    ready.check_weights([trial.spec for trial in tried], data_root)
     writable(results)
     folder = results / ".tuning"  # apart from the records that tables are made of
     path = output or results / f"tuned-{Path(suite).stem}-{study.tier}-{target}.toml"

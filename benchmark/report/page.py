@@ -70,7 +70,7 @@ def render(
     environment = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict
     )
-    verdicts = verdict.judge(frame)
+    verdicts = verdict.judge(frame) if verdict.concerns(frame) else []
     counts = frame["status"].value_counts().to_dict()
     return environment.get_template("page.html.j2").render(
         title=title,

@@ -103,6 +103,13 @@ def test_summary_and_verdicts_come_first_and_each_tier_has_its_section(page: Pat
     assert "the next method is M³SDA" in text  # not another preset of the same method
 
 
+def test_a_report_without_a_suite_of_the_paper_has_no_verdicts_on_it(tmp_path: Path):
+    for suite, there in (("office-31", False), ("pacs", True)):
+        write_run(tmp_path / suite, "dann", load_suite(suite).columns[0], suite=suite, generated=())
+        text = report.write(tmp_path / suite, tmp_path / f"{suite}.html").read_text(encoding="utf-8")
+        assert ('id="verdicts"' in text, 'href="#verdicts"' in text, "claims:" in text) == (there, there, there)
+
+
 def test_what_cannot_be_shown_says_why(page: Path):
     text = page.read_text(encoding="utf-8")
     assert "Not shown, and why" in text

@@ -303,11 +303,20 @@ def test_the_verb_checks_a_method_on_a_network(capsys: pytest.CaptureFixture[str
     assert "methods check dann --network resnet50" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("verb", ["plan", "run"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "plan --suite pacs --methods source-only",
+        "run --suite pacs --methods source-only",
+        "tune --suite pacs --methods source-only --target A --trials 2",
+        "reproduce table2",
+    ],
+    ids=lambda verb: verb.split()[0],
+)
 def test_a_network_that_cannot_be_is_said_before_any_run(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = [verb, "--suite", "pacs", "--methods", "source-only", "--results", str(tmp_path)]
+    wanted = [*verb.split(), "--results", str(tmp_path)]
     for words, said in (
         ("run.network.name=timm:test_vit", "timm:test_vit has no narrow version, and the width 0.125"),
         ("run.network.name=squeezenet1_0", "squeezenet1_0 has no narrow version"),
