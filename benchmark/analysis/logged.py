@@ -55,8 +55,10 @@ def logged(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Logged:
     """The runs that the paper's folder holds against the released curve; UserError when there are none."""
     runs, condition = narrow(frame, suite, **{**only, "selection": "last"})
     released = log()
-    if condition.suite.name != released.suite or condition.statistics != "target":
+    if condition.suite.name != released.suite:
         raise UserError(f"The released log is of suite {released.suite}: there is none to hold these runs against.")
+    if condition.statistics != "target":
+        raise UserError("The released log is held against runs under both statistics at test, and these were scored once.")
     found = [(row, entry) for row in released.rows for entry in s.multi_source(runs) if _is(entry, row)]
     curves = [(row, entry, _curves(entry, released)) for row, entry in found]
     curves = [(row, entry, own) for row, entry, own in curves if own]

@@ -7,10 +7,9 @@ from typing import Any
 import pandas as pd
 
 from benchmark.analysis.logged import logged
-from benchmark.figures.style import WITH, WITHOUT, Drawing, new
+from benchmark.figures.style import WITHOUT, Drawing, colour, new
 from benchmark.spec import Suite
 
-SHADES = (WITH, "#D55E00")
 TITLES = {"running": "statistics that the loop leaves behind", "target": "statistics of target training images"}
 
 
@@ -22,8 +21,8 @@ def log(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Drawing:
     axes = figure.subplots(1, len(TITLES), sharey=True)
     for axis, (kind, title) in zip(axes, TITLES.items(), strict=True):
         axis.plot(found.epochs, found.logged, "s--", color=WITHOUT, markersize=3.5, label="released log (running)")
-        for line, shade in zip(found.lines, SHADES, strict=False):
-            mean = line.values[kind].mean(axis=0)
+        for i, line in enumerate(found.lines):
+            mean, shade = line.values[kind].mean(axis=0), colour(i)
             axis.plot(found.epochs, mean, "o-", color=shade, markersize=3.5, label=line.label)
             if line.seeds > 1:
                 low, high = line.values[kind].min(axis=0), line.values[kind].max(axis=0)

@@ -166,6 +166,17 @@ def test_the_log_stands_beside_ours_epoch_by_epoch(frame: pd.DataFrame):
         UserError, match=r"--targets mm --methods tsvdnet:code --set tsvdnet:code.eta_schedule=released"
     ):
         tables.make("log", frame[frame.preset != "code"], "digits")
+    with pytest.raises(UserError, match="Leave out --statistics"):
+        tables.make("log", frame, "digits", statistics="running")
+
+
+def test_the_log_is_of_its_suite_and_of_runs_that_were_scored_twice(tmp_path: Path):
+    write_run(tmp_path, "tsvdnet", "A", suite="pacs", preset="code", generated=())
+    write_run(tmp_path, "tsvdnet", "mm", preset="code", protocol=1)
+    frame = records.load(tmp_path)
+    for suite, words in (("pacs", "The released log is of suite digits"), ("digits", "these were scored once")):
+        with pytest.raises(UserError, match=words):
+            tables.make("log", frame, suite)
 
 
 def test_where_every_row_was_changed_by_hand_they_are_shown(tmp_path: Path):
