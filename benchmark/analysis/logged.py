@@ -58,7 +58,9 @@ def logged(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Logged:
     if condition.suite.name != released.suite:
         raise UserError(f"The released log is of suite {released.suite}: there is none to hold these runs against.")
     if condition.statistics != "target":
-        raise UserError("The released log is held against runs under both statistics at test, and these were scored once.")
+        raise UserError(
+            "The released log is held against runs under both statistics at test, and these were scored once."
+        )
     found = [(row, entry) for row in released.rows for entry in s.multi_source(runs) if _is(entry, row)]
     curves = [(row, entry, _curves(entry, released)) for row, entry in found]
     curves = [(row, entry, own) for row, entry, own in curves if own]
