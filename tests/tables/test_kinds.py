@@ -152,33 +152,6 @@ def test_a_preset_changed_by_hand_is_held_against_that_preset(tmp_path: Path):
     assert list(rows(tables.choices(alone, "digits"))) == ["/T-SVDNet:code", "/T-SVDNet:code [lam = 250.0]"]
 
 
-def test_the_log_stands_beside_ours_epoch_by_epoch(frame: pd.DataFrame):
-    table = tables.make("log", frame, "digits")
-    assert [row.cells[0].words for row in table.rows] == [str(epoch) for epoch in range(10)]
-    assert [row.cells[1].value for row in table.rows][:3] == pytest.approx([62.94, 65.02, 69.69], abs=0.005)
-    off = frame[frame.overrides.fillna("").str.contains("tensor")]
-    curve = records.read_curve(Path(off.path.item()))
-    assert [row.cells[4].value for row in table.rows] == [point["target"] for point in curve]
-    assert [row.cells[5].value for row in table.rows] == [point["statistics"]["target"]["target"] for point in curve]
-    one = tables.make("log", frame.drop(off.index), "digits")
-    assert "INCOMPLETE" in one.caption
-    with pytest.raises(
-        UserError, match=r"--targets mm --methods tsvdnet:code --set tsvdnet:code.eta_schedule=released"
-    ):
-        tables.make("log", frame[frame.preset != "code"], "digits")
-    with pytest.raises(UserError, match="Leave out --statistics"):
-        tables.make("log", frame, "digits", statistics="running")
-
-
-def test_the_log_is_of_its_suite_and_of_runs_that_were_scored_twice(tmp_path: Path):
-    write_run(tmp_path, "tsvdnet", "A", suite="pacs", preset="code", generated=())
-    write_run(tmp_path, "tsvdnet", "mm", preset="code", protocol=1)
-    frame = records.load(tmp_path)
-    for suite, words in (("pacs", "The released log is of suite digits"), ("digits", "these were scored once")):
-        with pytest.raises(UserError, match=words):
-            tables.make("log", frame, suite)
-
-
 def test_where_every_row_was_changed_by_hand_they_are_shown(tmp_path: Path):
     write_run(tmp_path, "tsvdnet", "mm", overrides={"lam": 250.0})
     frame = records.load(tmp_path)
