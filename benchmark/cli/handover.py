@@ -47,7 +47,7 @@ def publish(
 
 @app.command(
     epilog="Examples:\n\n`python -m benchmark bundle runs --out mine.zip`\n\n"
-    "`python -m benchmark bundle results/lite` (writes lite.zip)\n\n"
+    "`python -m benchmark bundle results/study` (writes study.zip)\n\n"
     "`python -m benchmark table --results mine.zip` (every verb that reads takes the file in place of a folder)"
 )
 def bundle(
@@ -80,7 +80,7 @@ def bundle(
     return 0
 
 
-@app.command(epilog="Example: `python -m benchmark merge runs theirs.zip results/lite --out together`")
+@app.command(epilog="Example: `python -m benchmark merge runs theirs.zip results/study --out together`")
 def merge(
     sources: Annotated[
         list[Path], typer.Argument(help="Results folders, published studies, bundles.", metavar="A B...")
@@ -105,7 +105,7 @@ def merge(
     return 0
 
 
-@app.command(epilog="Example: `python -m benchmark unpack results/lite --out lite`")
+@app.command(epilog="Example: `python -m benchmark unpack results/study --out runs/study`")
 def unpack(
     study: Annotated[Path, typer.Argument(help="Folder of a published study, or a bundle.")],
     out_: Annotated[Path, typer.Option("--out", help="New folder for the tree.")],

@@ -208,7 +208,7 @@ def figure(
 
 @app.command(
     epilog="Examples:\n\n`python -m benchmark report` (writes RESULTS/report.html)\n\n"
-    "`python -m benchmark report --results results/lite --out lite.html --no-figures`\n\n"
+    "`python -m benchmark report --results results/study --out study.html --no-figures`\n\n"
     "`python -m benchmark report --serve` (in a browser, while a sweep runs)"
 )
 def report(

@@ -299,7 +299,10 @@ def test_run_uses_the_choice_and_says_so_in_the_identity(tuned: Path) -> None:
 
 def test_a_preset_has_its_methods_choice_but_for_what_it_sets_itself(tmp_path: Path) -> None:
     """`:paper` has its own weight of +E, which is on another scale: the tuned one would let its entropy collapse."""
-    file = Path(__file__).parents[2] / "results" / "lite" / "tuned-digits-lite-up.toml"
+    file = tmp_path / "tuned.toml"
+    file.write_text(
+        'format = 1\nsuite = "digits"\ntier = "lite"\n[methods.tsvdnet]\nlr_scale = 1.5\neta_max = 0.3\nentropy_weight = 2.0\n'
+    )
     chosen = tomllib.loads(file.read_text())["methods"]["tsvdnet"]
     names = ["tsvdnet:paper", "tsvdnet:active"]
     request = planning.Request("digits", "lite", methods=names, targets=["mm"], tuned=file)
