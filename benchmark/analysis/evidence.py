@@ -67,9 +67,12 @@ def decide(found: stats.Interval, bound: float = 0.0) -> Finding:
 
 
 def _rivals(evidence: Evidence, ours: s.Entry, standards: tuple[str, ...], folder: Path = DEFAULT) -> list[s.Entry]:
-    """Rows of the other systems of the paper's tables on the same split, tuned like ours: the claims are about those."""
+    """Rows of the other systems of the paper's tables on the same split, tuned like ours: the claims are about those.
+
+    A row without a finished run is none: a tree that holds its failed runs says what the study made of it says.
+    """
     systems = answers.systems(folder) - {ours.method}
-    same = [e for e in evidence.rows if e.standard in standards and e.method in systems and e.plain]
+    same = [e for e in evidence.rows if e.standard in standards and e.method in systems and e.plain and len(e.done)]
     return [e for e in same if e.split == ours.split and bool(e.tuned) == bool(ours.tuned)]
 
 
@@ -96,8 +99,13 @@ def _against_all(evidence: Evidence, ours: s.Entry, rivals: list[s.Entry], targe
     return ("held" if len(better) == len(measured) else "open"), said
 
 
-def _untuned(ours: s.Entry) -> str:
-    return "" if ours.tuned else "; all rows untuned, so a win is not a finding about the methods"
+def _without_absent(answer: Finding, said: str, ours: s.Entry, rivals: list[s.Entry], claim: Claim) -> Result:
+    """To beat every method is open while a system of the printed table has no runs; to be beaten by one is not."""
+    absent = answers.systems(claim.folder, claim.suite) - {ours.method} - {e.method for e in rivals}
+    if absent and answer != "unmeasured":
+        said += f"; no runs of {', '.join(sorted(absent))}"
+    answer = "open" if absent and answer == "held" else answer
+    return answer, said + ("" if ours.tuned else "; all rows untuned, so a win is not a finding about the methods")
 
 
 def best(evidence: Evidence, claim: Claim) -> Result:
@@ -105,8 +113,9 @@ def best(evidence: Evidence, claim: Claim) -> Result:
     ours = evidence.row(claim["method"])
     if ours is None:
         return "unmeasured", f"not measured: no runs of {claim['method']}"
-    answer, said = _against_all(evidence, ours, _rivals(evidence, ours, ALL, claim.folder), None)
-    return answer, said + _untuned(ours)
+    rivals = _rivals(evidence, ours, ALL, claim.folder)
+    answer, said = _against_all(evidence, ours, rivals, None)
+    return _without_absent(answer, said, ours, rivals, claim)
 
 
 def best_targets(evidence: Evidence, claim: Claim) -> Result:
@@ -123,9 +132,8 @@ def best_targets(evidence: Evidence, claim: Claim) -> Result:
     said = f"best on {len(won)} of {len(answers)} targets ({', '.join(won) or 'none'}), beaten on {', '.join(lost) or 'none'}"
     said += "; Holm over the rivals of each target"
     least = int(claim["least"])
-    if len(won) >= least:
-        return "held", said + _untuned(ours)
-    return ("opposite" if len(answers) - len(lost) < least else "open"), said + _untuned(ours)
+    answer: Finding = "held" if len(won) >= least else "opposite" if len(answers) - len(lost) < least else "open"
+    return _without_absent(answer, said, ours, rivals, claim)
 
 
 def beats_single_best(evidence: Evidence, claim: Claim) -> Result:
@@ -155,7 +163,7 @@ def probe_lower(evidence: Evidence, claim: Claim) -> Result:
     values = [_last_probe(e, claim["target"], claim["probe"]) for e in (ours, base)]
     found = stats.paired(values[1], values[0])
     means = f"{values[0].mean():.2f} with, {values[1].mean():.2f} without" if found.n else "no probe in the records"
-    return decide(found), f"{means}; without − with: {found.words('')}".replace("  ", " ").replace(" ,", ",")
+    return decide(found), f"{means}; without − with: {found.words(unit='')}"
 
 
 def _last_probe(entry: s.Entry, target: str, probe: str) -> pd.Series:
@@ -209,7 +217,7 @@ def sigma_spread(evidence: Evidence, claim: Claim) -> Result:
     if not found.n:
         return "unmeasured", "not measured: no stored uncertainty"
     wide, narrow = (f"{spreads[key].mean():.4f} ({key.removeprefix('sigma_')})" for key in keys)
-    return decide(found), f"interquartile range of σ {wide}, {narrow}, n = {found.n}"
+    return decide(found), f"interquartile range of σ {wide}, {narrow}; difference {found.words(unit='', digits=4)}"
 
 
 def sigma_noise(evidence: Evidence, claim: Claim) -> Result:
@@ -221,13 +229,15 @@ def sigma_noise(evidence: Evidence, claim: Claim) -> Result:
     if not found[0].n:
         return "unmeasured", "not measured: no stored uncertainty under noise"
     answers = [decide(f) for f in found]
-    said = ", ".join(f"r = {key.rpartition('_')[2]}: {spreads[key].mean():.4f}" for key in keys)
+    widths = [f"r = {key.rpartition('_')[2]}: {spreads[key].mean():.4f}" for key in keys]
+    grown = [f"{width} ({f.words(unit='', digits=4)})" for width, f in zip(widths[1:], found, strict=True)]
+    said = ", ".join([widths[0], *grown])
     answer: Finding = "open"
     if all(a == "held" for a in answers):
         answer = "held"
     elif any(a == "opposite" for a in answers):
         answer = "opposite"
-    return answer, f"interquartile range {said}, n = {found[0].n}"
+    return answer, f"interquartile range of σ, {said}"
 
 
 # -- algebra, arithmetic, print: no records ---------------------------------------------------------------------------------

@@ -46,12 +46,12 @@ class Interval:
         """The whole interval lies below `bound`, and there are seeds enough to say so."""
         return self.enough and self.high < bound
 
-    def words(self, unit: str = "points") -> str:
+    def words(self, unit: str = " points", digits: int = 2) -> str:
         """`+4.49 points [3.80, 5.18], n = 5`."""
         if self.n == 0:
             return "not measured"
-        span = f" [{self.low:.2f}, {self.high:.2f}]" if self.n > 1 else ""
-        return f"{self.mean:+.2f} {unit}{span}, n = {self.n}".replace("-", "−")
+        span = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]" if self.n > 1 else ""
+        return f"{self.mean:+.{digits}f}{unit}{span}, n = {self.n}".replace("-", "−")
 
 
 def t_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> Interval:

@@ -50,7 +50,8 @@ READING = (
     "zero, or beaten by a rival; not seen: anything else, fewer than 3 seeds included. At tier paper, with its settings, "
     "split and images, the same intervals support a claim, or refute it when wholly outside its bound.",
     "Claims to be best are tested against each rival, Holm-adjusted over one family for each claim and target: the rivals "
-    "with 3 or more common seeds, their number beside the claim.",
+    "with 3 or more common seeds, their number beside the claim. While a system of the suite's printed table has no runs, "
+    "no such claim is seen.",
 )
 OF_TARGET = (
     "Batch-norm statistics at test: claims between our rows compare accuracies with those of target training images, "

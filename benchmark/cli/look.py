@@ -156,7 +156,10 @@ def table(
 def figure(
     suite: SuiteName = "",
     kind: Annotated[
-        str, typer.Option(help="tsne, similarity, uncertainty, tnn, curves, cost, gains, log, critical-difference.")
+        str,
+        typer.Option(
+            help="tsne, similarity, uncertainty, tnn, curves, cost, gains, statistics, log, critical-difference."
+        ),
     ] = "curves",
     target: Target = None,
     methods: Annotated[

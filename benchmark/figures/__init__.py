@@ -16,6 +16,7 @@ from benchmark.figures.gains import gains
 from benchmark.figures.log import log
 from benchmark.figures.matrices import similarity
 from benchmark.figures.ranks import critical_difference
+from benchmark.figures.statistics import statistics
 from benchmark.figures.style import Drawing, style
 from benchmark.figures.uncertainty import uncertainty
 from benchmark.files import write_bytes
@@ -29,6 +30,7 @@ KINDS: dict[str, Callable[..., Drawing]] = {
     "curves": curves,
     "cost": cost,
     "gains": gains,
+    "statistics": statistics,
     "log": log,
     "critical-difference": critical_difference,
 }
@@ -41,6 +43,7 @@ TAKES = {
     "curves": ("target", "methods", "statistics"),
     "cost": ("statistics",),
     "gains": ("statistics",),
+    "statistics": (),
     "log": (),
     "critical-difference": ("statistics",),
 }

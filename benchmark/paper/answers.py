@@ -114,9 +114,10 @@ def rows(table: int | None = None, folder: Path = DEFAULT) -> list[PrintedRow]:
 
 
 @cache
-def systems(folder: Path = DEFAULT) -> frozenset[str]:
-    """The methods that answer its printed rows: what the paper's tables compare."""
-    return frozenset(name.partition(":")[0] for row in rows(folder=folder) for name in row.answers)
+def systems(folder: Path = DEFAULT, suite: str | None = None) -> frozenset[str]:
+    """The methods that answer its printed rows: what the paper's tables compare, on one suite or on any."""
+    printed = [row for row in rows(folder=folder) if suite in (None, row.suite)]
+    return frozenset(name.partition(":")[0] for row in printed for name in row.answers)
 
 
 def ablation(folder: Path = DEFAULT) -> Ablation:

@@ -21,7 +21,7 @@ from benchmark.spec import load_suite
 from benchmark.tables.html import figure as table_html
 from benchmark.tables.html import folded
 
-FIGURES = ("gains", "log", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
+FIGURES = ("gains", "statistics", "log", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
     "comparison": "Comparison", "gains": "Gains", "ablation": "Ablation", "choices": "Disputed choices",
     "selection": "Selection rules", "statistics": "Statistics at test", "validators": "Validators",

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from benchmark.analysis import asked
+from benchmark.analysis.at_test import statistics
 from benchmark.analysis.gains import gains
 from benchmark.analysis.table import Cell, Column, Row, Table
 from benchmark.errors import unknown
@@ -27,7 +28,6 @@ from benchmark.tables.markdown import markdown
 from benchmark.tables.per_class import per_class
 from benchmark.tables.plain import csv_text, document, show
 from benchmark.tables.selection import selection
-from benchmark.tables.statistics import statistics
 from benchmark.tables.validators import validators
 
 KINDS: dict[str, Callable[..., Table]] = {

@@ -204,8 +204,10 @@ def common_targets(ours: s.Entry, base: s.Entry, condition: Condition) -> list[s
 def paired_averages(ours: s.Entry, base: s.Entry, condition: Condition) -> stats.Interval:
     """Per-seed difference of the averages over the targets that both rows have."""
     targets = common_targets(ours, base, condition)
+    if not targets:
+        return stats.t_interval([])
     both = [stats.seed_averages(e.scores(condition.selection), targets) for e in (ours, base)]
-    return stats.paired(both[0], both[1]) if targets else stats.t_interval([])
+    return stats.paired(both[0], both[1])
 
 
 def difference_cells(ours: s.Entry, base: s.Entry, condition: Condition, same: bool = False) -> list[Cell]:

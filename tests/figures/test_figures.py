@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from benchmark import figures, records
+from benchmark import figures, records, tables
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.ranks import groups
@@ -224,3 +224,20 @@ def test_gains_have_a_line_a_method_and_an_interval_where_seeds_allow(tmp_path: 
     assert "Largest average: M³SDA" in drawing.alt
     assert "Difference to Source-Only:bn" in " ".join(drawing.conditions)
     assert figures.render(drawing, "png").startswith(b"\x89PNG")
+
+
+def test_statistics_has_a_line_a_row_from_one_average_to_the_other_in_the_order_of_the_table(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "source-only:bn", "dann", "upper-bound"])
+    frame = records.load(tmp_path)
+    drawing = figures.draw("statistics", frame, "digits")
+    (axis,) = drawing.figure.axes
+    rows = {row.cells[0].words: row.cells for row in tables.make("statistics", frame, "digits").rows}
+    names = [label.get_text().split(" (")[0] for label in axis.get_yticklabels()]
+    assert set(names) == set(rows) - {"Upper bound"}
+    drawn = [line.get_xdata() for line in axis.lines if len(line.get_xdata()) == 2]
+    assert [list(ends) for ends in drawn] == [[rows[name][1].value, rows[name][2].value] for name in names]
+    assert [ends[1] for ends in drawn] == sorted((ends[1] for ends in drawn), reverse=True)
+    ranks = [text.get_text() for text in axis.texts if "→" in text.get_text()]
+    assert ranks == [f"{rows[name][5].words} → {rows[name][6].words}" for name in names]
+    with pytest.raises(UserError, match="does not go with --kind statistics"):
+        figures.draw("statistics", frame, "digits", statistics="running")
