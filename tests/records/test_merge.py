@@ -112,8 +112,8 @@ def test_where_every_run_came_from_is_kept(
 
 
 def test_what_a_study_lacks_is_still_said(whole: Path, tmp_path: Path) -> None:
-    merge([PUBLISHED, whole], tmp_path / "out")
-    assert study.missing(tmp_path / "out") == study.missing(PUBLISHED) != ""
+    merge([PUBLISHED.with_name("bits"), whole], tmp_path / "out")
+    assert study.missing(tmp_path / "out") == study.missing(PUBLISHED.with_name("bits")) != ""
 
 
 def test_runs_that_are_not_done_are_left_out_and_counted(
@@ -177,11 +177,12 @@ def test_a_run_with_two_results_is_a_conflict_that_is_named_and_nothing_is_writt
         }
 
     forge(run, follows, worse)
+    spec = json.loads((run / "record.json").read_text())["spec"]
     assert audit.audit(halves[1]).sound == 6, "each by itself can be believed"
     code, said = quiet("merge", *map(str, halves), "--out", str(tmp_path / "out"))
     said = " ".join(said.split())
     assert code == 2
-    assert f"run {run.name} (tsvdnet →" in said
+    assert f"run {run.name} ({spec['method']} →" in said
     assert "differ in accuracy, curve" in said
     assert f"{halves[0]}/" in said
     assert f"{halves[1]}/" in said
