@@ -8,7 +8,8 @@ import pandas as pd
 
 from benchmark.analysis.at_test import statistics as table_of
 from benchmark.analysis.condition import reach
-from benchmark.analysis.table import Cell
+from benchmark.analysis.rows import BLOCKS
+from benchmark.analysis.table import Cell, Row
 from benchmark.figures.style import WITH, WITHOUT, Drawing, new
 from benchmark.spec import Suite
 
@@ -17,8 +18,9 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
     """A line a row, from its average with `running` statistics to the one with `target`; its two ranks on the right."""
     table = table_of(frame, suite, selection=selection, **only)
     keys = [column.key for column in table.columns]
-    rows = [dict(zip(keys, row.cells, strict=True)) for row in table.rows]
-    rows = sorted((cells for cells in rows if _ranked(cells)), key=lambda cells: -cells["target"].value)
+    found = [(_name(row), dict(zip(keys, row.cells, strict=True))) for row in table.rows]
+    ranked = sorted((pair for pair in found if _ranked(pair[1])), key=lambda pair: -pair[1]["target"].value)
+    rows = [cells for _, cells in ranked]
     figure = new(6.4, 0.9 + 0.24 * len(rows))
     axis = figure.subplots()
     for y, cells in enumerate(rows):
@@ -31,7 +33,7 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
     axis.plot([], [], "o", color=WITHOUT, markerfacecolor="white", label="running: what its loop leaves behind")
     axis.plot([], [], "o", color=WITH, label="target: of target training images")
     axis.text(1.02, -0.9, "rank", transform=axis.get_yaxis_transform(), va="center", color="#555555")
-    names = [f"{cells['method'].words} (n = {cells['seeds'].words})" for cells in rows]
+    names = [f"{name} (n = {cells['seeds'].words})" for name, cells in ranked]
     axis.set(yticks=range(len(rows)), yticklabels=names, xlabel="average over the targets (%)")
     axis.set_ylim(len(rows) - 0.5, -1.2)
     axis.grid(axis="y", visible=False)
@@ -43,6 +45,12 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
     )
     caption = f"The same weights with two kinds of batch-norm statistics at test. {reach(str(table.facts['tier']))}"
     return Drawing(figure, table.title, alt, caption.strip(), table.conditions)
+
+
+def _name(row: Row) -> str:
+    """The method, and its block where the sources are not kept apart: Source-Only stands in several."""
+    block = row.block.split(" (")[0]
+    return row.cells[0].words if block == BLOCKS["multi-source"] else f"{row.cells[0].words}, {block.lower()}"
 
 
 def _ranked(cells: dict[str, Cell]) -> bool:

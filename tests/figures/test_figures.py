@@ -227,13 +227,17 @@ def test_gains_have_a_line_a_method_and_an_interval_where_seeds_allow(tmp_path: 
 
 
 def test_statistics_has_a_line_a_row_from_one_average_to_the_other_in_the_order_of_the_table(tmp_path: Path):
-    write_study(tmp_path, ["source-only", "source-only:bn", "dann", "upper-bound"])
+    write_study(tmp_path, ["source-only", "source-only:bn", "dann"])
+    write_study(tmp_path, ["source-only"], standard="combined")
+    write_study(tmp_path, ["source-only"], standard="upper-bound")
     frame = records.load(tmp_path)
     drawing = figures.draw("statistics", frame, "digits")
     (axis,) = drawing.figure.axes
-    rows = {row.cells[0].words: row.cells for row in tables.make("statistics", frame, "digits").rows}
+    name = {"Multi-Source": "{}", "Source Combination": "{}, source combination"}
+    shown = [row for row in tables.make("statistics", frame, "digits").rows if row.block in name]
+    rows = {name[row.block].format(row.cells[0].words): row.cells for row in shown}
     names = [label.get_text().split(" (")[0] for label in axis.get_yticklabels()]
-    assert set(names) == set(rows) - {"Upper bound"}
+    assert sorted(names) == sorted(rows) == ["DANN", "Source-Only", "Source-Only, source combination", "Source-Only:bn"]
     drawn = [line.get_xdata() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [list(ends) for ends in drawn] == [[rows[name][1].value, rows[name][2].value] for name in names]
     assert [ends[1] for ends in drawn] == sorted((ends[1] for ends in drawn), reverse=True)
