@@ -36,7 +36,7 @@ for block in $blocks; do
        digits --methods upper-bound --seeds 0 ;;
     # the rivals
     c) for seed in 0 1 2; do digits --methods dan,dann,mcd,m3sda,mdda --seeds $seed; done ;;
-    # what looked wrong. DAN and DANN lose with statistics of the target, which all rows of multi-source win by: Source-Only
+    # what looked wrong. DAN and DANN lose with statistics of the target, which all rows of multi-source but MDDA win by: Source-Only
     # of their block, which normalises the sources together. MDDA is low on → mm: a whole budget for each of its three stages
     m) digits --methods source-only --standards combined --seeds 0-2
        digits --methods mdda --targets mm --seeds 0-2 --stage-budget full ;;
