@@ -1,8 +1,8 @@
 """A switch for tests: make a named point fail.
 
 BENCHMARK_FAULT="point=fault[@n]" with a fault of: enospc, erofs, eio (the OSError), torn (cut the file to half, then
-die), kill (SIGKILL to ourselves), interrupt (KeyboardInterrupt), memory (MemoryError), cuda (a RuntimeError as a GPU
-raises it), nan (handled by the caller).
+die), kill (SIGKILL to ourselves), stop (SIGTERM to ourselves), interrupt (KeyboardInterrupt), memory (MemoryError), cuda (a
+RuntimeError as a GPU raises it), nan (handled by the caller).
 `point` may end in `*`. `@n` waits for the n-th time the point is reached. Unset, every call returns at once.
 
 Points: open, write, fsync, replace, each with `:` and the name of the file (`replace:record.json`); lease; update;
@@ -42,6 +42,8 @@ def fault(point: str, file: Path | None = None) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "stop":
+        os.kill(os.getpid(), signal.SIGTERM)
     if kind == "interrupt":
         raise KeyboardInterrupt
     if kind == "memory":

@@ -167,8 +167,14 @@ def _curve(
                 "eta": float(min(1.0, share * 7)),
                 "a_norm": 0.0 if zero else 3.5,
                 "a_zero_whole_run": zero,
-                "rank": [0] * 5 if zero else [5, 1, 1, 1, 1],
             }
+            if preset not in ("e", "code-e", "code-p"):  # those have no tensor term
+                diagnostics |= {
+                    "a_rank": [0] * classes if zero else [2] + [1] * (classes - 1),
+                    "g_norm": 7.0,
+                    "lam": 1000.0 if zero else 62.5,
+                    "share_a_nonzero": 0.0 if zero else 0.85,
+                }
         scored = {
             "target": round(value, 4),
             "per_class": [round(float(v), 3) for v in by_class],

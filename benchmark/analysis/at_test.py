@@ -54,7 +54,7 @@ def statistics(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         "behind (running) and with those of target training images, re-estimated alike for every row (target); difference: "
         f"paired over seeds, with its t interval from {stats.MIN_SEEDS} seeds on.",
         "Share: the target's weight in the running statistics, which the order of passes in the loop fixes; rank: among the "
-        "rows of the same split that have an average, the upper bound left out.",
+        "rows of the same split with an average over as many seeds as any of them has, the upper bound left out.",
         tuning_words(shown),
     ]
     title = f"{condition.suite.title}: statistics at test side by side, tier {condition.tier}"
@@ -66,12 +66,20 @@ def _average(entry: s.Entry, condition: Condition, kind: str) -> pd.Series:
 
 
 def _ranks(shown: list[s.Entry], averages: list[pd.Series], decimals: int) -> dict[int, str]:
-    """Places by printed average, the highest first, equals alike; among competing rows of the same split."""
+    """Places by printed average, the highest first, equals alike; among competing rows of the same split.
+
+    A row with fewer seeds than another has none: its average may be one of a lucky seed.
+    """
     ranks = {}
+    competing = {i for i, entry in enumerate(shown) if len(averages[i]) and entry.standard != "upper-bound"}
+    most = {
+        split: max(len(averages[i]) for i in competing if shown[i].split == split)
+        for split in {shown[i].split for i in competing}
+    }
     values = {
         i: round(float(averages[i].mean()), decimals)
-        for i, entry in enumerate(shown)
-        if len(averages[i]) and entry.standard != "upper-bound"
+        for i in sorted(competing)
+        if len(averages[i]) == most[shown[i].split]
     }
     for i, value in values.items():
         rivals = [other for j, other in values.items() if shown[j].split == shown[i].split]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis import machines
 from benchmark.analysis.table import Column, Row, Table
 from benchmark.errors import UserError, unknown
 from benchmark.records.selection import RULES, STATISTICS, WORDS, column_of, normalise
@@ -48,6 +49,8 @@ class Condition:
     commits: tuple[str, ...]
     dirty: bool
     mixed: tuple[str, ...] = ()  # sentences: precisions or devices that differ between the runs
+    machine: str = ""  # the kind of machine that most runs ran on, whose times are shown
+    timed: str = ""  # which runs the times are of, as a sentence; empty when there is one kind of machine
 
     @property
     def targets(self) -> list[str]:
@@ -223,24 +226,18 @@ def _with_overrides(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _only(runs: pd.DataFrame, column: str, wanted: Any, plural: str, option: str, suite: Suite) -> pd.DataFrame:
     """The runs with `column` = `wanted`, or the only value there is; else a refusal that lists the values."""
-    counts = _counts(runs[column])
+    counts = machines.counted(runs[column])
     if wanted is not None:
         if wanted not in counts.index:
             raise unknown(f"run of suite {suite.name} with {option}", wanted, [str(v) for v in counts.index])
         return runs[runs[column] == wanted]
     if len(counts) > 1:
-        held = _listed(counts)
+        held = machines.listed(counts)
         raise UserError(
             f"The records of suite {suite.name} mix {plural}: {held}. One table shows one of them. "
             f"Add {option} {counts.index[0]}"
         )
     return runs
-
-
-def _counts(column: pd.Series) -> pd.Series:
-    """Values with their numbers of runs, the most frequent first, equals in the order of their names."""
-    counts = column.dropna().value_counts()
-    return counts.loc[sorted(counts.index, key=lambda value: (-counts[value], str(value)))]
 
 
 def _matching(runs: pd.DataFrame, data: str, suite: Suite) -> pd.DataFrame:
@@ -261,7 +258,7 @@ def _latest(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _only_settings(runs: pd.DataFrame, settings: dict[str, Any] | None, suite: Suite) -> pd.DataFrame:
     """Runs with exactly these `run.` overrides; by default those without any, or the only ones there are."""
-    counts = _counts(runs["run_settings"])
+    counts = machines.counted(runs["run_settings"])
     if settings is None:
         wanted = "{}" if "{}" in counts.index else counts.index[0]
         if wanted != "{}" and len(counts) > 1:
@@ -280,6 +277,15 @@ def _only_settings(runs: pd.DataFrame, settings: dict[str, Any] | None, suite: S
 
 def _as_options(settings: str) -> str:
     return " ".join(f"--set {k}={v}" for k, v in json.loads(settings).items())
+
+
+def one_split(condition: Condition) -> None:
+    """Refuse runs of several splits, for tables that compare rows on the same images."""
+    if len(condition.splits) > 1:
+        raise UserError(
+            f"The records of suite {condition.suite.name} hold the splits part and all; this table compares rows on the "
+            "same images. Add --split all (the paper's Table 4) or --split part"
+        )
 
 
 def scored_once(done: pd.DataFrame) -> bool:
@@ -301,25 +307,6 @@ def _at_test(done: pd.DataFrame, wanted: str | None, usual: str, suite: Suite) -
     return wanted or usual, AT_TEST[wanted or usual]
 
 
-def _mixed(done: pd.DataFrame) -> list[str]:
-    """A sentence where runs of several precisions, or of several kinds of devices with a GPU among them, stand together."""
-    said = []
-    precisions = _counts(done["precision"].replace("", pd.NA))
-    if len(precisions) > 1:
-        said.append(
-            f"Precisions are mixed: {_listed(precisions)}. A difference between such rows may be one of rounding."
-        )
-    on_gpu = done["device"].fillna("").astype(str).str.startswith("cuda")
-    kinds = _counts(done["hardware"].where(on_gpu, "CPU"))
-    if on_gpu.any() and len(kinds) > 1:
-        said.append(f"Computed on several kinds of devices, which round differently: {_listed(kinds)}.")
-    return said
-
-
-def _listed(counts: pd.Series) -> str:
-    return ", ".join(f"{value} ({n} runs)" for value, n in counts.items())
-
-
 def _condition(done: pd.DataFrame, suite: Suite, rule: str, at_test: str, said: str) -> Condition:
     def listed(column: str) -> Sequence[str]:
         return sorted({part for text in done[column].dropna().unique() for part in str(text).split(",") if part})
@@ -327,6 +314,7 @@ def _condition(done: pd.DataFrame, suite: Suite, rule: str, at_test: str, said: 
     order = {name: i for i, name in enumerate(suite.columns)}
     splits = [s for s in ("part", "all") if s in set(done["split"].unique())]
     notes = [str(n) for n in done["note"].dropna().unique() if n]
+    machine, timed = machines.timed(done)
     return Condition(
         suite=suite,
         tier=str(done["tier"].iloc[0]),
@@ -340,5 +328,7 @@ def _condition(done: pd.DataFrame, suite: Suite, rule: str, at_test: str, said: 
         points=tuple(sorted({int(p) for p in done["eval_points"].dropna().unique()})),
         commits=tuple(str(c) for c in done["commit"].dropna().unique()),
         dirty=bool(done["dirty"].fillna(False).astype(bool).any()),
-        mixed=tuple(_mixed(done)),
+        mixed=tuple(machines.mixed(done)),
+        machine=machine,
+        timed=timed,
     )

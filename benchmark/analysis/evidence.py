@@ -69,10 +69,12 @@ def decide(found: stats.Interval, bound: float = 0.0) -> Finding:
 def _rivals(evidence: Evidence, ours: s.Entry, standards: tuple[str, ...], folder: Path = DEFAULT) -> list[s.Entry]:
     """Rows of the other systems of the paper's tables on the same split, tuned like ours: the claims are about those.
 
-    A row without a finished run is none: a tree that holds its failed runs says what the study made of it says.
+    A row without a finished run is none: a tree that holds its failed runs says what the study made of it says. Nor is a
+    preset that was tried on fewer targets than its method.
     """
     systems = answers.systems(folder) - {ours.method}
-    same = [e for e in evidence.rows if e.standard in standards and e.method in systems and e.plain and len(e.done)]
+    whole = s.methods_as_they_come(evidence.rows)
+    same = [e for e in whole if e.standard in standards and e.method in systems and len(e.done)]
     return [e for e in same if e.split == ours.split and bool(e.tuned) == bool(ours.tuned)]
 
 
@@ -93,10 +95,11 @@ def _against_all(evidence: Evidence, ours: s.Entry, rivals: list[s.Entry], targe
     said = f"closest of {len(measured)} rivals: {closest.label} ({closest.standard}), {least.words()}"
     said += f"; Holm over {tested.size} comparison{'' if tested.size == 1 else 's'} with a rival"
     if len(measured) < len(rivals):
-        said += f"; {len(rivals) - len(measured)} more rivals lack runs"
+        lacking = len(rivals) - len(measured)
+        said += f"; {lacking} more rival{' lacks' if lacking == 1 else 's lack'} runs"
     if worse:
         return "opposite", said
-    return ("held" if len(better) == len(measured) else "open"), said
+    return ("held" if len(better) == len(rivals) else "open"), said  # a rival that lacks runs is not beaten
 
 
 def _without_absent(answer: Finding, said: str, ours: s.Entry, rivals: list[s.Entry], claim: Claim) -> Result:
@@ -131,6 +134,8 @@ def best_targets(evidence: Evidence, claim: Claim) -> Result:
     lost = [t for t, a in answers.items() if a == "opposite"]
     said = f"best on {len(won)} of {len(answers)} targets ({', '.join(won) or 'none'}), beaten on {', '.join(lost) or 'none'}"
     said += "; Holm over the rivals of each target"
+    lacking = [e.label for e in rivals if any(evidence.per_seed(e, t).empty for t in answers)]
+    said += f"; on some targets no runs of {', '.join(lacking)}" if lacking else ""
     least = int(claim["least"])
     answer: Finding = "held" if len(won) >= least else "opposite" if len(answers) - len(lost) < least else "open"
     return _without_absent(answer, said, ours, rivals, claim)
@@ -144,12 +149,16 @@ def beats_single_best(evidence: Evidence, claim: Claim) -> Result:
     return _against_all(evidence, ours, _rivals(evidence, ours, ("single-best",), claim.folder), claim["target"])
 
 
+def _lacking(claim: Claim, ours: s.Entry | None, base: s.Entry | None) -> str:
+    lacking = [claim[key] for key, entry in (("ours", ours), ("base", base)) if entry is None]
+    return f"not measured: no runs of {' and '.join(lacking)}"
+
+
 def gain(evidence: Evidence, claim: Claim) -> Result:
     """ours − base, averaged over the targets (or on one), above a bound."""
     ours, base = evidence.row(claim["ours"]), evidence.row(claim["base"])
     if ours is None or base is None:
-        lacking = [claim[k] for k, e in (("ours", ours), ("base", base)) if e is None]
-        return "unmeasured", f"not measured: no runs of {' and '.join(lacking)}"
+        return "unmeasured", _lacking(claim, ours, base)
     target = claim.options.get("target")
     found = stats.paired(evidence.per_seed(ours, target), evidence.per_seed(base, target))
     return decide(found, float(claim["above"])), f"{found.words()}; the claim is more than {claim['above']:g}"
@@ -159,7 +168,7 @@ def probe_lower(evidence: Evidence, claim: Claim) -> Result:
     """A probe at the end of training is lower in `ours` than in `base`, on one target, paired by seed."""
     ours, base = evidence.row(claim["ours"]), evidence.row(claim["base"])
     if ours is None or base is None:
-        return "unmeasured", f"not measured: no runs of {claim['ours']} and {claim['base']}"
+        return "unmeasured", _lacking(claim, ours, base)
     values = [_last_probe(e, claim["target"], claim["probe"]) for e in (ours, base)]
     found = stats.paired(values[1], values[0])
     means = f"{values[0].mean():.2f} with, {values[1].mean():.2f} without" if found.n else "no probe in the records"

@@ -73,5 +73,6 @@ def _bits(entry: Entry, condition: Condition) -> dict[tuple[str, ...], tuple[str
     """Hash of the weights (empty in records that lack it) and score, by target, seed and sources."""
     scores = entry.scores(condition.selection)
     place = zip(*(scores[c].astype(str).tolist() for c in ("target", "seed", "sources")), strict=True)
-    bits = zip(entry.done["weights"].fillna("").astype(str).tolist(), scores["score"].tolist(), strict=True)
+    weights = entry.done.loc[scores.index, "weights"]  # a rule may have no choice in some run
+    bits = zip(weights.fillna("").astype(str).tolist(), scores["score"].tolist(), strict=True)
     return dict(zip(place, bits, strict=True))

@@ -1,4 +1,4 @@
-"""What each method gains over Source-Only:bn, target by target: the question that a user of adaptation asks."""
+"""What each method gains over one row, target by target: over Source-Only:bn, as a user of adaptation asks, or over a rival."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from benchmark.errors import UserError
 from benchmark.spec import Suite
 
 BASE = "source-only:bn"
+SEEN = ", which has seen the target in its batch-norm statistics and nothing else"
+STANDARDS = ("multi-source", "combined", "single-best")  # of a row that was run in several, the first one is meant
 
 
-def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **only: Any) -> Table:
-    """One row a method: its difference to Source-Only:bn on each target and on average, paired over seeds."""
+def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", over: str = BASE, **only: Any) -> Table:
+    """One row a method: its difference to the row `over` on each target and on average, paired over seeds."""
     runs, condition = narrow(frame, suite, selection=selection, **only)
     shown = s.rows_to_show(runs, condition)
-    base = next((e for e in shown if e.name == BASE and e.standard == "multi-source"), None)
+    base = _base(shown, over)
     others = [e for e in shown if e is not base and e.standard != "upper-bound" and base and e.split == base.split]
     if base is None or not others:
         raise UserError(
-            f"The table gains compares with {BASE}, and there is no other row beside it, or no such row, for suite "
+            f"The table gains compares with {over}, and there is no other row beside it, or no such row, for suite "
             f"{condition.suite.name}, tier {condition.tier}. Type: python -m benchmark run --suite "
-            f"{condition.suite.name} --tier {condition.tier} --methods {BASE},tsvdnet"
+            f"{condition.suite.name} --tier {condition.tier} --methods {over},tsvdnet"
         )
     columns = [Column("method", "Method")]
     for target in condition.targets:
@@ -48,11 +50,22 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
     conditions = [
         *condition.sentences(),
         tuning_words([base, *others]),
-        "Difference to Source-Only:bn, which has seen the target in its batch-norm statistics and nothing else: per-seed "
-        "differences, paired, 95 % t interval over seeds. No pair: no seed that both rows have.",
+        f"Difference to {base.label} of the block {base.block}{SEEN if over == BASE else ''}: per-seed differences, paired, "
+        "95 % t interval over seeds, not corrected for their number. No pair: no seed that both rows have.",
     ]
-    title = f"{condition.suite.title}: gain over Source-Only:bn in points, tier {condition.tier}"
-    return condition.table("gains", title, tuple(columns), rows, caption, conditions)
+    title = f"{condition.suite.title}: gain over {base.label} in points, tier {condition.tier}"
+    kind = "gains" if over == BASE else f"gains-over-{over.replace(':', '-')}"  # files and labels of their own
+    return condition.table(kind, title, tuple(columns), rows, caption, conditions)
+
+
+def _base(shown: list[s.Entry], over: str) -> s.Entry | None:
+    """The row that the others are held against; refused when the name stands for several."""
+    named = [e for e in shown if e.name == over and e.plain and not e.some]
+    first = next((standard for standard in STANDARDS if any(e.standard == standard for e in named)), "")
+    alike = [e for e in named if e.standard == first]
+    if len({e.split for e in alike}) > 1:
+        raise UserError(f"There are runs of {over} on the splits part and all. Add --split part or --split all")
+    return s.by_name(alike).get(over)
 
 
 def _row(entry: s.Entry, base: s.Entry, condition: Condition) -> Row:

@@ -12,12 +12,12 @@ import pandas as pd
 
 from benchmark import records
 from benchmark.analysis import rows as s
-from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.condition import Condition, narrow, one_split
 from benchmark.analysis.notes import remarks
 from benchmark.errors import UserError
 from benchmark.paper.log import Log, LoggedRow, log
 from benchmark.records.selection import STATISTICS, scores
-from benchmark.spec import Suite
+from benchmark.spec import Suite, load_suite
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,12 @@ class Logged:
 
 def logged(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Logged:
     """The runs that the paper's folder holds against the released curve; UserError when there are none."""
-    runs, condition = narrow(frame, suite, **{**only, "selection": "last"})
     released = log()
-    if condition.suite.name != released.suite:
+    if (load_suite(suite) if isinstance(suite, str) else suite).name != released.suite:
         raise UserError(f"The released log is of suite {released.suite}: there is none to hold these runs against.")
+    kept = frame[_alike(frame, released)]  # whatever else was run: its settings are not those of a log's runs
+    runs, condition = narrow(kept if len(kept) else frame, suite, **{**only, "selection": "last"})
+    one_split(condition)
     if condition.statistics != "target":
         raise UserError(
             "The released log is held against runs under both statistics at test, and these were scored once."
@@ -86,7 +88,21 @@ def logged(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Logged:
 
 
 def _is(entry: s.Entry, row: LoggedRow) -> bool:
-    return entry.name == row.name and entry.changes == row.changes
+    return entry.name == row.name and entry.changes == row.changes and not entry.some
+
+
+def _alike(frame: pd.DataFrame, released: Log) -> list[bool]:
+    """Which runs are of a row of the log, and have an evaluation point at the end of an epoch."""
+    columns = (frame[c].fillna("") for c in ("status", "target", "method", "preset", "overrides", "tuned", "path"))
+    wanted = [(row.name, row.changes) for row in released.rows]
+    found = []
+    for status, target, method, preset, overrides, tuned, path in zip(*columns, strict=True):
+        name = f"{method}:{preset}" if preset else method
+        same = (status, target) == ("done", released.target) and (name, s.changes(overrides or "{}", tuned)) in wanted
+        found.append(
+            same and any(released.epoch(point["update"]) is not None for point in records.read_curve(Path(path)))
+        )
+    return found
 
 
 def _curves(entry: s.Entry, released: Log) -> list[dict[int, Any]]:

@@ -284,8 +284,16 @@ def methods_as_they_come(found: list[Entry]) -> list[Entry]:
 
 def rows_to_show(runs: pd.DataFrame, condition: Condition) -> list[Entry]:
     """Methods as they come, each once; the single best source chosen on the target, as in the paper."""
-    plain = methods_as_they_come(entries(runs))
-    return [choose_source(e, condition, False)[0] if e.standard == "single-best" else e for e in plain]
+    return _best_sources(methods_as_they_come(entries(runs)), condition)
+
+
+def plain_rows(runs: pd.DataFrame, condition: Condition) -> list[Entry]:
+    """Every row that nobody changed by hand, on however few targets it was run."""
+    return _best_sources([e for e in entries(runs) if e.plain], condition)
+
+
+def _best_sources(found: list[Entry], condition: Condition) -> list[Entry]:
+    return [choose_source(e, condition, False)[0] if e.standard == "single-best" else e for e in found]
 
 
 def multi_source(runs: pd.DataFrame) -> list[Entry]:

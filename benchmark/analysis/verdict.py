@@ -16,7 +16,7 @@ import pandas as pd
 
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.evidence import ARITHMETIC, COMPARES, MEASURED, Evidence, Finding
-from benchmark.analysis.rows import rows_to_show
+from benchmark.analysis.rows import plain_rows
 from benchmark.analysis.stats import Interval
 from benchmark.analysis.table import Column, Row, Table, words
 from benchmark.errors import UserError, unknown
@@ -154,7 +154,7 @@ class Shelf:
         if key not in self._kept:
             inside = self._frame[(self._frame["suite"] == claim.suite) & (self._frame["tier"] == tier)]
             runs, condition = narrow(inside, claim.suite, selection=self._selection, tier=tier, split=key[2])
-            self._kept[key] = Evidence(rows_to_show(runs, condition), condition)
+            self._kept[key] = Evidence(plain_rows(runs, condition), condition)
         return self._kept[key]
 
 

@@ -23,6 +23,10 @@ Statistics = Annotated[
     ),
 ]
 Target = Annotated[str | None, typer.Option("--target", help="One target, where the kind shows one.")]
+Over = Annotated[
+    str | None,
+    typer.Option("--over", help="With --kind gains: the row that the others are held against; default source-only:bn."),
+]
 Data = Annotated[
     str | None, typer.Option("--data", help="Data fingerprint (or its beginning), when there are several.")
 ]
@@ -72,6 +76,7 @@ def given(**options: Any) -> dict[str, Any]:
 @app.command(
     epilog="Examples:\n\n`python -m benchmark table --suite digits` (the comparison, in the paper's shape)\n\n"
     "`python -m benchmark table --suite digits --kind ablation --format latex > ablation.tex`\n\n"
+    "`python -m benchmark table --kind gains --over tsvdnet:code` (each rival minus one row, with intervals)\n\n"
     "`python -m benchmark table --kind averages` (the paper's own averages, checked; needs no records)"
 )
 def table(
@@ -79,8 +84,8 @@ def table(
     kind: Annotated[
         str,
         typer.Option(
-            help="comparison, gains, ablation, choices, selection, statistics, validators, per-class, cost, reported, log, "
-            "verdicts, averages."
+            help="comparison, gains, ablation, choices, inside, selection, statistics, validators, per-class, cost, reported, "
+            "log, verdicts, averages."
         ),
     ] = "comparison",
     format: Annotated[str, typer.Option("--format", help="text, markdown, latex, csv, html.")] = "text",
@@ -95,6 +100,7 @@ def table(
             help="Rows to show: name, name:preset, adabn, upper-bound, card, paper, all; default: what was run."
         ),
     ] = None,
+    over: Over = None,
     data: Data = None,
     protocol: Protocol = None,
     threads: Threads = None,
@@ -132,10 +138,16 @@ def table(
             if kind != "per-class":
                 raise UserError("--target goes with --kind per-class: the other tables show every target.")
             options["target"] = target
+        if over is not None:
+            if kind != "gains":
+                raise UserError(
+                    "--over goes with --kind gains: the other tables say themselves what is held against what."
+                )
+            options["over"] = over
         made = tables.make(kind, frame, pick_suite(frame, suite, results), **options)
     paths = []
     if out_ is not None:
-        stem = "-".join(filter(None, [made.suite, str(made.facts.get("tier", "")), kind]))
+        stem = "-".join(filter(None, [made.suite, str(made.facts.get("tier", "")), made.kind]))
         paths = tables.write(made, out_, stem)
     if json:
         say_json({**tables.document(made), "files": [str(p) for p in paths]})

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
+from benchmark.analysis import machines, stats
 from benchmark.analysis import rows as s
-from benchmark.analysis import stats
 from benchmark.analysis.condition import narrow
 from benchmark.errors import UserError
 from benchmark.figures import runs
@@ -58,7 +58,8 @@ def tnn(
     classes, parts = len(selected.condition.suite.classes), len(selected.condition.targets)
     left.axhline(classes * sqrt(classes * parts), color="#999999", linestyle=":", label="lower bound C√(C·D)")
     left.set(xlabel="update", ylabel="tensor nuclear norm (rotated)")
-    right.set(xlabel="update", ylabel=f"accuracy on {selected.condition.label(where)} (%)")
+    at_test = rows[0].statistics  # the tensors were measured under these, so the accuracy beside them is too
+    right.set(xlabel="update", ylabel=f"accuracy on {selected.condition.label(where)} (%), {at_test}")
     left.legend()
     title = f"{selected.condition.suite.title} → {selected.condition.label(where)}: tensor nuclear norm and accuracy"
     alt = f"Two line charts over training: tensor nuclear norm and target accuracy of {rows[0].label} and {rows[1].label}."
@@ -108,10 +109,14 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     axis = figure.subplots()
     places: list[tuple[float, float, str]] = []
     kinds: set[int] = set()
+    elsewhere: list[str] = []
     for entry in s.rows_to_show(found, condition):
         average = stats.seed_averages(entry.scores(condition.selection), condition.targets)
-        seconds = pd.to_numeric(entry.done["cpu_seconds"], errors="coerce").dropna()
-        if average.empty or seconds.empty or entry.standard == "upper-bound":
+        seconds = machines.times(entry, condition, "cpu_seconds")
+        if average.empty or entry.standard == "upper-bound":
+            continue
+        if seconds.empty:
+            elsewhere.append(f"{entry.label} ({entry.standard})")
             continue
         kind = list(s.BLOCKS).index(entry.standard)
         spread = float(average.std(ddof=1)) if len(average) > 1 else 0.0
@@ -122,11 +127,13 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     if not places:
         raise UserError(f"No row of suite {condition.suite.name} has all targets and a time: there is nothing to draw.")
     axis.set(xscale="log", xlabel="CPU seconds a run", ylabel=f"average accuracy (%), selection {condition.selection}")
-    for which in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
-        which(ScalarFormatter())  # plain numbers instead of powers of ten
     axis.margins(y=0.1)
     times = [x for x, _, _ in places]
     axis.set_xlim(min(times) / 1.4, 2 * max(times))  # room for the names, also when all cost the same
+    few = (1.0, 2.0, 5.0) if max(times) > 10 * min(times) else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+    axis.xaxis.set_major_locator(LogLocator(subs=few))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(ScalarFormatter())  # plain numbers instead of powers of ten
     _labels(axis, places)
     for kind in sorted(kinds):
         axis.plot([], [], color=colour(kind), marker="^sod"[kind], linestyle="", label=list(s.BLOCKS)[kind])
@@ -134,7 +141,8 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     title = f"{condition.suite.title}: accuracy against time"
     alt = f"Scatter plot of average target accuracy against CPU seconds for {len(places)} rows, marked by standard."
     caption = condition.caption("Average over all targets, mean ± standard deviation over seeds.")
-    return Drawing(figure, title, alt, caption, tuple(condition.sentences()))
+    lacking = f"Not drawn, for all their runs ran on others: {', '.join(elsewhere)}." if elsewhere else ""
+    return Drawing(figure, title, alt, caption, tuple(filter(None, [*condition.sentences(), condition.timed, lacking])))
 
 
 def _labels(axis: Axes, places: list[tuple[float, float, str]]) -> None:

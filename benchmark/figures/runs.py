@@ -60,13 +60,22 @@ def select(frame: pd.DataFrame, suite: str | Suite, usual: str = "running", **on
 
 
 def without_and_with(selected: Selected, methods: Sequence[str] | None, paper: Figure) -> list[Entry]:
-    """A row without the low-rank term and one with it: the two asked for, or the paper's, or what stands in for them."""
+    """A row without the low-rank term and one with it: the two asked for, or the paper's, or a pair that stands for them.
+
+    A pair, so that the two differ by what the paper's two differ by, wherever that was run.
+    """
     if methods is not None and len(methods) != 2:
         raise UserError(
             f"This figure sets two rows side by side. Type: --methods {','.join(paper.names)} (without +T, with +T)"
         )
-    without, having = [[name] for name in methods] if methods else paper.rows
-    return [selected.row(without, "a row without +T"), selected.row(having, "a row with +T")]
+    pairs = [tuple(methods)] if methods else list(zip(*paper.rows, strict=True))
+    for names in pairs:
+        rows = [selected.rows[name] for name in names if name in selected.rows]
+        if len(rows) == len(names) and set.intersection(*(set(row.done["target"]) for row in rows)):
+            return rows
+    return [
+        selected.row([name], what) for name, what in zip(pairs[0], ("a row without +T", "a row with +T"), strict=True)
+    ]
 
 
 def choose_target(selected: Selected, target: str | None, preferred: Sequence[str], rows: Sequence[Entry]) -> str:

@@ -166,10 +166,13 @@ class Pool:
         busy = {w.pipe: w for w in self.workers if w.spec}
         for ready in wait(list(busy), timeout=1.0):
             worker = busy[ready]  # type: ignore[index]
-            assert worker.spec is not None
+            if worker.spec is None:  # heard out while the others were stopped
+                continue
             try:
                 kind, content = worker.pipe.recv()
             except (EOFError, OSError):
+                if self._left_between_runs(worker):
+                    continue
                 kind, content = self._died(worker)
             if kind == "beat":
                 self.watch(Event("beat", worker.number, worker.spec, beat=content))
@@ -230,12 +233,24 @@ class Pool:
         self.watch(Event(kind, worker.number, worker.spec, reason=reason))
         worker.spec = None
 
+    def _left_between_runs(self, worker: _Worker) -> bool:
+        """Somebody told the process to stop as its run came to its end: the next run, which it never saw, gets another one."""
+        worker.process.join(10)
+        if worker.stopping or worker.process.exitcode != 0:
+            return False
+        assert worker.spec is not None
+        self.watch(Event("again", worker.number, worker.spec, reason="its worker was told to stop before it began"))
+        self.queue.appendleft(worker.spec)
+        self._replace(worker)
+        self._next(worker)
+        return True
+
     def _died(self, worker: _Worker) -> tuple[str, str]:
         """The process is gone without a word: what became of its run. Its place is filled when there is more to do."""
         assert worker.spec is not None
         worker.process.join(10)
         code = worker.process.exitcode
-        if worker.stopping and code == -signal.SIGTERM:  # told to stop before it could listen: nothing had begun
+        if worker.stopping and code in (0, -signal.SIGTERM):  # told to stop before it could listen: nothing had begun
             return "interrupted", ""
         reason = f"the worker process ended with exit code {code}"
         if code is not None and code < 0:

@@ -79,6 +79,33 @@ class Figure:
         return [row[0] for row in self.rows]
 
 
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run, or a list of them by place, beside its accuracy: `times` × `key`, or that over `over`.
+
+    `of` is the part of the record it stands in: what the method measures of itself, or what the loop measured of it.
+    """
+
+    key: str
+    title: str
+    of: str = "diagnostics"
+    times: float = 1.0
+    over: str = ""
+    decimals: int = 2
+    significant: int = 0  # digits of a number that spans magnitudes, instead of decimals
+    mirrored: bool = False  # a list whose second half repeats the first: entry k is entry n − k
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What the table of the method's own state is about, its columns, and how to read them."""
+
+    title: str
+    note: str
+    without: str  # the row that lacks the measured thing and nothing else
+    measures: tuple[Measure, ...]
+
+
 @cache
 def _document(file: Path) -> dict[str, Any]:
     return read_toml(file, "The file")
@@ -96,6 +123,13 @@ def own_method(folder: Path = DEFAULT) -> tuple[str, str]:
     file = folder / "rows.toml"
     name, title = _fields(_document(file), ("method", "title"), "paper", file)
     return name, title
+
+
+def rivals_of(folder: Path = DEFAULT) -> list[str]:
+    """The readings of the paper's method that a study holds all other rows against."""
+    file = folder / "rows.toml"
+    (names,) = _fields(_document(file), ("rivals_of",), "paper", file)
+    return list(names)
 
 
 def rows(table: int | None = None, folder: Path = DEFAULT) -> list[PrintedRow]:
@@ -135,6 +169,14 @@ def ablation(folder: Path = DEFAULT) -> Ablation:
         family("Baselines", baselines, document.get("note", "")),
         tuple(family(f["title"], f["steps"], f.get("note", "")) for f in families),
     )
+
+
+def inside(folder: Path = DEFAULT) -> Inside:
+    """What the paper's method measures of itself that a reader of its tables asks for."""
+    file = folder / "rows.toml"
+    keys = ("title", "note", "without", "measure")
+    title, note, without, listed = _fields(_document(file).get("inside", {}), keys, "table inside", file)
+    return Inside(title, note, without, tuple(Measure(**entry) for entry in listed))
 
 
 def figures(folder: Path = DEFAULT) -> list[Figure]:

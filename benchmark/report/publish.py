@@ -18,6 +18,7 @@ from benchmark.analysis import verdict
 from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import is_plain, write_bytes, write_text
+from benchmark.paper import answers
 from benchmark.records import bundle
 from benchmark.records import study as archive
 from benchmark.records.merge import MERGED, TRIALS, choices, finished, pack, trials
@@ -136,10 +137,11 @@ def rendered(study: Path) -> dict[str, bytes]:
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
         # a study of protocol 1 had no choice of statistics, and its captions name none
         once = {"statistics": "running"} if scored_once(group) else {}
-        for kind in tables.KINDS:
+        kinds: list[tuple[str, dict[str, str]]] = [(kind, {}) for kind in tables.KINDS]
+        for kind, asked in [*kinds, *(("gains", {"over": name}) for name in answers.rivals_of())]:
             with contextlib.suppress(UserError):  # this study has no records for this kind of table
-                table = tables.make(kind, group, load_suite(str(suite)), **once)
-                made[f"{suite_folder(str(suite))}-{tier}-{kind}"] = table
+                table = tables.make(kind, group, load_suite(str(suite)), **once, **asked)
+                made[f"{suite_folder(str(suite))}-{tier}-{table.kind}"] = table
     found = {f"tables/{name}.md": tables.markdown(table).encode("utf-8") for name, table in made.items()}
     latex = "\n".join(f"% {name}\n{tables.latex(table)}" for name, table in made.items())
     return {**found, "tables.tex": latex.encode("utf-8")}

@@ -24,6 +24,7 @@ from benchmark.tables.html import folded
 FIGURES = ("gains", "statistics", "log", "curves", "tsne", "similarity", "uncertainty", "tnn", "cost")
 TITLES = {
     "comparison": "Comparison", "gains": "Gains", "ablation": "Ablation", "choices": "Disputed choices",
+    "inside": "Inside the method",
     "selection": "Selection rules", "statistics": "Statistics at test", "validators": "Validators",
     "per-class": "By class", "cost": "Cost",
     "reported": "Ours beside reported", "log": "The released log",
@@ -101,7 +102,7 @@ def _title(suite: str) -> str:
 
 def _split(runs: pd.DataFrame, kind: str) -> dict[str, Any]:
     """Tables that compare rows on the same images take the split with more runs; the others show both."""
-    if kind in ("ablation", "choices") and runs["split"].nunique() > 1:
+    if kind in ("ablation", "choices", "inside", "log") and runs["split"].nunique() > 1:
         return {"split": str(runs["split"].value_counts().index[0])}
     return {}
 

@@ -23,6 +23,7 @@ from benchmark.tables.against import averages, log, reported, reproduction
 from benchmark.tables.comparison import comparison
 from benchmark.tables.cost import cost
 from benchmark.tables.html import figure, page
+from benchmark.tables.inside import inside
 from benchmark.tables.latex import latex
 from benchmark.tables.markdown import markdown
 from benchmark.tables.per_class import per_class
@@ -35,6 +36,7 @@ KINDS: dict[str, Callable[..., Table]] = {
     "gains": gains,
     "ablation": ablation,
     "choices": choices,
+    "inside": inside,
     "selection": selection,
     "statistics": statistics,
     "validators": validators,
@@ -95,7 +97,7 @@ def write(table: Table, folder: Path | str, stem: str) -> list[Path]:
 
 __all__ = [
     "FORMS", "KINDS", "Cell", "Column", "Row", "Table", "ablation", "averages", "choices", "comparison", "cost",
-    "csv_text", "document", "figure", "gains", "latex", "log",
+    "csv_text", "document", "figure", "gains", "inside", "latex", "log",
     "make", "markdown", "marked", "per_class", "reported", "reproduction", "selection", "show", "statistics", "validators",
     "write",
 ]  # fmt: skip

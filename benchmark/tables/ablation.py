@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmark.analysis import rows as s
 from benchmark.analysis import stats
-from benchmark.analysis.condition import Condition, narrow
+from benchmark.analysis.condition import Condition, narrow, one_split
 from benchmark.analysis.family import family
 from benchmark.analysis.notes import remarks, tuning_words
 from benchmark.analysis.table import Cell, Column, Row, Table, words
@@ -28,7 +28,7 @@ def ablation(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last"
     """
     paper, (_, method) = answers.ablation(), answers.own_method()
     runs, condition = narrow(frame, suite, selection=selection, **only)
-    runs = _one_split(runs, condition)
+    one_split(condition)
     found = s.by_name([e for e in s.multi_source(runs) if e.plain])
     shown = [group for group in paper.families if any(step.name in found for step in group.steps)]
     if not shown:
@@ -131,9 +131,9 @@ def choices(
     """
     method = method or answers.own_method()[0]
     runs, condition = narrow(frame, suite, selection=selection, **only)
-    runs = _one_split(runs, condition)
+    one_split(condition)
     found = [e for e in s.multi_source(runs) if e.method == method]
-    pairs = _with_bases(found, s.by_name([e for e in found if e.plain]))
+    pairs = with_bases(found)
     if not pairs:
         raise UserError(_nothing("choices", condition, f"{method},{method}:code"))
     columns = (
@@ -159,7 +159,7 @@ def choices(
         p = words("–") if adjusted is None else Cell(adjusted) if adjusted >= 0.001 else Cell(words="<0.001")
         said = "cannot differ: the same bits" if i in tested.same else reading(effect)
         label, where = (words(entry.label, entry.name), words(base.label, base.name)), _named(common, condition)
-        cells = (*label, where, average, *_effect(effect), p, words(said), words(effect.n))
+        cells = (*label, where, average, *effect_cells(effect), p, words(said), words(effect.n))
         rows.append(Row(cells, notes=tuple(remarks(entry, condition))))
     caption = ["Effect: the row minus the one it is held against, paired over seeds; p is adjusted for their number."]
     conditions = [
@@ -175,12 +175,16 @@ def choices(
     return condition.table("choices", title, columns, rows, caption, conditions)
 
 
-def _with_bases(found: list[s.Entry], plain: dict[str, s.Entry]) -> list[tuple[s.Entry, s.Entry]]:
-    """Each row that differs from another as that one comes, with it: the preset that it changes, else the default."""
+def with_bases(found: list[s.Entry]) -> list[tuple[s.Entry, s.Entry]]:
+    """Each row that differs from another as that one comes, with it: the preset that it changes, else the default.
+
+    Refused when a name stands for two rows: of which the difference is would be anybody's guess.
+    """
+    plain = s.by_name([e for e in found if e.plain and not e.some])
     pairs = []
     for entry in found:
         default = plain.get(entry.method)
-        base = default if entry.plain else plain.get(entry.name, default)
+        base = default if entry.plain and not entry.some else plain.get(entry.name, default)
         if base is not None and base is not entry and bool(base.tuned) == bool(entry.tuned):
             pairs.append((entry, base))
     return pairs
@@ -212,7 +216,7 @@ def paired_averages(ours: s.Entry, base: s.Entry, condition: Condition) -> stats
 
 def difference_cells(ours: s.Entry, base: s.Entry, condition: Condition, same: bool = False) -> list[Cell]:
     """Difference and its interval; a row has no difference to itself."""
-    return [words("–"), words("–")] if same else _effect(paired_averages(ours, base, condition))
+    return [words("–"), words("–")] if same else effect_cells(paired_averages(ours, base, condition))
 
 
 def _named(targets: list[str], condition: Condition) -> Cell:
@@ -221,7 +225,8 @@ def _named(targets: list[str], condition: Condition) -> Cell:
     return words(", ".join(condition.label(t) for t in targets) or "none in common")
 
 
-def _effect(effect: stats.Interval) -> list[Cell]:
+def effect_cells(effect: stats.Interval) -> list[Cell]:
+    """An effect and its interval."""
     if effect.n == 0:
         return [Cell(words="no common seed"), words("–")]
     interval = Cell(low=effect.low, high=effect.high) if effect.n > 1 else words("one seed")
@@ -235,15 +240,6 @@ def reading(effect: stats.Interval) -> str:
     if effect.above(0):
         return "better"
     return "worse" if effect.below(0) else "no difference seen"
-
-
-def _one_split(runs: pd.DataFrame, condition: Condition) -> pd.DataFrame:
-    if len(condition.splits) > 1:
-        raise UserError(
-            f"The records of suite {condition.suite.name} hold the splits part and all; this table compares rows on the "
-            "same images. Add --split all (the paper's Table 4) or --split part"
-        )
-    return runs
 
 
 def _nothing(kind: str, condition: Condition, methods: str) -> str:

@@ -209,7 +209,9 @@ def log(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
     ]
     caption = [
         f"Accuracy in % after each epoch of {released.updates} updates.",
-        "" if len(found.lines) == len(released.rows) else "INCOMPLETE: not all rows were run.",
+        ""
+        if {line.label for line in found.lines} == {row.label for row in released.rows}
+        else "INCOMPLETE: not all rows were run.",
     ]
     conditions = [
         *condition.sentences(rule=False, statistics=False),

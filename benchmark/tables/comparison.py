@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis import machines
 from benchmark.analysis import rows as s
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.notes import remarks, tuning_words
@@ -31,7 +32,8 @@ def comparison(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "las
         # the same numbers as another row's are not marked twice
         rows += [replace(row, competes=False) for row in own] if _repeats(entry, shown, condition) else own
     caption = ["Mean ± sd over n seeds; best bold, second-best underlined.", _incomplete(rows, condition)]
-    conditions = [*condition.sentences(), tuning_words(shown), *_reading(rows, condition), *_left_out(found, shown)]
+    said = [*condition.sentences(), condition.timed, tuning_words(shown)]
+    conditions = [*said, *_reading(rows, condition), *_left_out(found, shown)]
     title = f"{condition.suite.title}: target accuracy in %, tier {condition.tier}, selection {condition.selection}"
     return condition.table("comparison", title, columns, mark_best(columns, rows), caption, conditions)
 
@@ -79,7 +81,7 @@ def _row(entry: s.Entry, condition: Condition, notes: list[str], details: dict[s
     for target, detail in (details or {}).items():
         cells[target] = replace(cells[target], detail=detail)
     oracle_gap = Cell(value=float(gap.mean()), n=len(gap)) if len(gap) else words("–")
-    cost = (s.mean(entry, "passes"), s.mean(entry, "cpu_seconds"))
+    cost = (s.mean(entry, "passes"), machines.time(entry, condition, "cpu_seconds"))
     return entry.row(*cells.values(), oracle_gap, *cost, words(s.seeds(per_target)), notes=notes)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmark.analysis import machines
 from benchmark.analysis import rows as s
 from benchmark.analysis.condition import Condition, narrow
 from benchmark.analysis.notes import incomplete
@@ -32,9 +33,9 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
     caption = ["Average accuracy in % beside what the runs took.", *incomplete(rows)]
     conditions = [
         *condition.sentences(),
-        "Hours: of all runs together.",
+        "Hours: of all runs together, whatever machine they ran on.",
         "Passes: images forwarded, as a multiple of the one batch a domain that every update is given.",
-        "Times are those of the machines the runs ran on: compare rows of one machine only.",
+        condition.timed or f"Times are those of {condition.machine or 'the machine that the runs ran on'}.",
     ]
     title = f"{condition.suite.title}: cost, tier {condition.tier}"
     return condition.table("cost", title, COLUMNS, mark_best(COLUMNS, rows), caption, conditions)
@@ -43,6 +44,7 @@ def cost(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", **
 def _row(entry: s.Entry, condition: Condition) -> Row:
     done = entry.done
     hours = float(done["seconds"].astype(float).sum()) / 3600 if len(done) else float("nan")
-    cells = [s.mean(entry, key) for key in ("passes", "images_per_s", "seconds", "cpu_seconds")]
+    cells = [s.mean(entry, "passes")]
+    cells += [machines.time(entry, condition, key) for key in ("images_per_s", "seconds", "cpu_seconds")]
     cells += [Cell(value=hours) if len(done) else words("–"), s.mean(entry, "peak_memory_mb")]
     return entry.row(s.average(entry, condition, condition.targets), *cells, words(len(done)))

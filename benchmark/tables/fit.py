@@ -72,7 +72,7 @@ def fitted(table: Table, width: int) -> tuple[Table, list[str]]:
 def _order(table: Table) -> Iterator[str]:
     """The keys of what goes, from the first to the last; `±` stands for the spreads of all cells but the averages'."""
     keys = [column.key for column in table.columns[1:]][::-1]
-    first = [k for pattern in FIRST.get(table.kind, ()) for k in keys if fnmatchcase(k, pattern)]
+    first = [k for pattern in FIRST.get(table.kind.partition("-over-")[0], ()) for k in keys if fnmatchcase(k, pattern)]
     last = [k for pattern in LAST for k in keys if fnmatchcase(k, pattern) and k not in first]
     between = [k for k in keys if k not in first and k not in last]
     unmeasured = _unmeasured(table)

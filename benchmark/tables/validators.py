@@ -70,6 +70,7 @@ def validators(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
     )
     rows = [_row(validator, tally) for validator, tally in tallies.items()]
     blind = float(np.mean([part["score"].max() - part["score"].mean() for part in groups]))
+    later = [found for x, y in _points("", curves, statistics) if (found := correlation(x, y)) is not None]
     caption = [
         "ρ: rank correlation of a score with target accuracy; points lost: by taking the row that it puts first.",
     ]
@@ -82,6 +83,9 @@ def validators(frame: pd.DataFrame, suite: str | Suite, **only: Any) -> Table:
         f"Points lost: accuracy of the group's best row minus that of the row with the highest score, averaged over groups; "
         f"a row picked blindly loses {blind:.2f}. Over points: among the {condition.points_words} evaluation points of "
         "one run, averaged over runs.",
+        f"Later before earlier, which needs no score, has a ρ over points of {np.mean(later):+.2f}.".replace("-", "−")
+        if later
+        else "",
         *_sample_words(len(followed), len(ordered)),
         *_alike_words(tallies),
         f"The validators: {'; '.join(f'{_short(v)}: {WORDS[v]}' for v in known)}.",
@@ -131,7 +135,7 @@ def _tally(validator: str, groups: Sequence[pd.DataFrame], curves: Sequence[Sequ
 def _points(
     validator: str, curves: Sequence[Sequence[Any]], statistics: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(scores, accuracies) over the evaluation points of each run that has enough of them."""
+    """(scores, accuracies) over the evaluation points of each run that has enough of them; without a validator their places."""
     for curve in curves:
         # a curve is not sealed by what `load` checks: one without these statistics has nothing to say
         rows = [
@@ -139,7 +143,8 @@ def _points(
             for row in curve
             if statistics == "running" or statistics in row.get("statistics", {})
         ]
-        pairs = np.array([(row[validator], row["target"]) for row in rows if row.get(validator) is not None])
+        scored = [(row.get(validator) if validator else i, row["target"]) for i, row in enumerate(rows)]
+        pairs = np.array([pair for pair in scored if pair[0] is not None])
         if len(pairs) >= MIN_RANKED:
             yield pairs[:, 0], pairs[:, 1]
 

@@ -146,7 +146,7 @@ def test_words_follow_where_the_interval_lies(values: list[float], bound: float,
 def test_a_small_tier_speaks_of_direction_only_and_untuned_wins_are_said_to_be_so(study: dict[str, verdict.Verdict]):
     assert study["digits-average"].scope == "tier mini, direction only"
     assert "untuned, so a win is not a finding" in study["digits-average"].words
-    assert "1 more rivals lack runs" in study["digits-average"].words  # single-best was run on one target only
+    assert "1 more rival lacks runs" in study["digits-average"].words  # single-best was run on one target only
     assert "closest of 3 rivals: M³SDA (multi-source)" in study["digits-average"].words
     assert "Holm over 3 comparisons with a rival" in study["digits-average"].words
     assert study["tnn-forty-six"].scope == "algebra"
@@ -318,6 +318,52 @@ def test_every_method_is_beaten_only_if_every_method_of_the_printed_table_was_ru
     for claim in ("digits-average", "digits-everywhere"):
         assert found[claim].finding == "held"
         assert "no runs" not in found[claim].words
+
+
+@pytest.mark.parametrize("there", [["mm"], ["mt", "up", "sv", "syn"]])
+def test_a_rival_that_lacks_targets_is_not_beaten(tmp_path: Path, there: list[str]):
+    table = sorted(answers.systems(suite="digits"))
+    write_study(tmp_path, [name for name in table if name not in ("mdda", "tsvdnet")], accuracy=50.0)
+    write_study(tmp_path, ["mdda"], targets=there, accuracy=50.0)
+    for target in ("mm", "mt", "up", "sv", "syn"):
+        for seed in range(3):
+            write_run(tmp_path, "tsvdnet", target, seed, accuracy=60.0 + 0.1 * seed)
+    found = judged(records.load(tmp_path))
+    assert found["digits-average"].finding == found["digits-everywhere"].finding == "open"
+    assert "1 more rival lacks runs" in found["digits-average"].words
+    assert f"best on {len(there)} of 5 targets" in found["digits-everywhere"].words
+    assert "on some targets no runs of MDDA" in found["digits-everywhere"].words
+
+
+def test_a_claim_about_one_target_needs_runs_on_that_one_alone(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet"])
+    write_study(tmp_path, ["tsvdnet:code", "tsvdnet:code-p"], targets=["mm"])
+    found = judged(records.load(tmp_path))
+    for claim in ("tensor-on-mm-in-the-release", "tnn-falls-in-the-release", "low-rank-active-measured-in-the-release"):
+        assert found[claim].finding != "unmeasured", claim
+    write_study(tmp_path, ["tsvdnet:code"], targets=["mm"])
+    assert (
+        judged(records.load(tmp_path))["tnn-falls"].words
+        == "not measured: no runs of tsvdnet:et and tsvdnet:e" + " (on split part; the paper's is all)"
+    )
+
+
+def test_the_two_rows_of_a_claim_are_of_one_split(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet:e"], targets=["mm"])
+    write_study(tmp_path, ["tsvdnet:e", "tsvdnet:et"], targets=["mm"], split="all")
+    frame = records.load(tmp_path)
+    found = judged(frame)["tnn-falls"].words
+    assert found == judged(frame[frame.split == "all"])["tnn-falls"].words
+
+
+def test_rivals_of_which_a_rule_has_no_choice_in_some_run_are_compared_on_the_others(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet", "dann"])
+    frame = records.load(tmp_path)
+    frame.loc[(frame.method == "dann") & (frame.seed == 0), "target_dev"] = float("nan")
+    (found,) = verdict.judge(
+        frame, selection="dev", only=[c for c in paper_claims.claims() if c.id == "digits-average"]
+    )
+    assert "closest of 1 rivals: DANN" in found.words
 
 
 def test_every_claim_names_a_known_test_and_ids_are_unique():

@@ -67,6 +67,16 @@ def test_the_figure_of_the_log_draws_the_released_curve_and_both_rows(tmp_path: 
         figures.draw("log", frame, "digits", target="mm")
 
 
+def test_the_figure_of_the_log_says_which_statistics_each_side_has(tmp_path: Path):
+    for row, seed in ((row, seed) for row in log().rows for seed in (0, 1)):
+        write_run(tmp_path, "tsvdnet", "mm", seed, preset="code", overrides=row.changes, updates=2330)
+    drawing = figures.draw("log", records.load(tmp_path), "digits")
+    said = " ".join(drawing.conditions)
+    assert "left statistics that the loop leaves behind, as in the log; right statistics of target" in said
+    assert "--statistics" not in said
+    assert "bands: from the lowest to the highest seed" in drawing.caption
+
+
 def test_the_same_records_give_the_same_bytes(frame: pd.DataFrame):
     for form in ("png", "pdf"):
         assert len({figures.render(figures.draw("tnn", frame, "digits"), form) for _ in range(2)}) == 1
@@ -245,3 +255,23 @@ def test_statistics_has_a_line_a_row_from_one_average_to_the_other_in_the_order_
     assert ranks == [f"{rows[name][5].words} → {rows[name][6].words}" for name in names]
     with pytest.raises(UserError, match="does not go with --kind statistics"):
         figures.draw("statistics", frame, "digits", statistics="running")
+
+
+def test_statistics_draws_rows_without_a_rank_and_refuses_where_nothing_competes(tmp_path: Path):
+    write_study(tmp_path, ["source-only"], standard="upper-bound")
+    write_run(tmp_path, "dann", "mm")
+    with pytest.raises(UserError, match="No row of suite digits that competes has all targets"):
+        figures.draw("statistics", records.load(tmp_path), "digits")
+    write_study(tmp_path, ["source-only"])
+    write_study(tmp_path, ["m3sda"], seeds=[0])
+    (axis,) = figures.draw("statistics", records.load(tmp_path), "digits").figure.axes
+    assert len(axis.get_yticklabels()) == 2
+    assert sorted(text.get_text() for text in axis.texts if text.get_text() != "rank") == ["1 → 1", "–"]
+
+
+def test_what_stands_in_for_a_pair_is_a_pair_that_was_run_on_one_target(tmp_path: Path):
+    write_study(tmp_path, ["tsvdnet:e"], targets=["up"], seeds=[0])
+    write_study(tmp_path, ["tsvdnet:code", "tsvdnet:code-p"], targets=["mm"], seeds=[0])
+    left, _ = figures.draw("tnn", records.load(tmp_path), "digits").figure.axes
+    labels = [text.get_text() for text in left.get_legend().get_texts()]
+    assert labels[:2] == ["T-SVDNet:code-p", "T-SVDNet:code"]

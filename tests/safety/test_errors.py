@@ -436,8 +436,8 @@ def test_figures_say_what_they_have_nothing_to_draw_from(tmp_path: Path) -> None
         synthetic.write_run(tmp_path / "targets", method, target, seed)
     for method, seed in (("source-only", 0), ("tsvdnet", 1)):
         synthetic.write_run(tmp_path / "seeds", method, "mm", seed)
-    for method, preset in (("tsvdnet", "e"), ("tsvdnet", "")):
-        synthetic.write_run(tmp_path / "bare", method, "mm", 0, preset=preset)
+    for preset in ("e", "et", ""):
+        synthetic.write_run(tmp_path / "bare", "tsvdnet", "mm", 0, preset=preset)
     arrays("bare", noise_domain=np.array("mt"))
     both = ["source-only", "tsvdnet"]
     raises("have no target in common", lambda: draw("targets", "tsne", methods=both))

@@ -116,3 +116,16 @@ def test_a_worker_that_somebody_else_told_to_stop_costs_no_other_run_and_the_swe
         long.run_id: "interrupted",
         **{spec.run_id: "done" for spec in short},
     }
+
+
+def test_a_worker_told_to_stop_as_its_run_ends_costs_the_next_run_nothing(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "BENCHMARK_FAULT", "answer=stop"
+    )  # every worker leaves after one run, with the next one on its way
+    specs = [small.bound(small.spec(seed=seed)) for seed in range(4)]
+    outcome = launch(specs, results=tmp_path, data_root=small.data)
+    assert (outcome.failed, outcome.interrupted) == ({}, False)
+    assert sorted(outcome.done) == sorted(spec.run_id for spec in specs)
+    assert not list(tmp_path.glob("small/lite/*/failure.json"))

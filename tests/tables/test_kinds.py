@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy.stats
 
-from benchmark import records, tables
+from benchmark import figures, records, tables
 from benchmark.errors import UserError
 from tests.synthetic import LEVEL, PRESET, write_run, write_study
 from tests.tables.study import rows
@@ -302,6 +302,9 @@ def test_validators_over_points_are_the_mean_correlation_within_runs(tmp_path: P
     table = tables.validators(frame, "digits")
     found = {row.cells[0].words: row.cells for row in table.rows}
     assert found["snd"][4].value == pytest.approx(np.mean(rhos))
+    rising = [[p["statistics"]["target"]["target"] for p in curve] for curve in curves]
+    later = np.mean([scipy.stats.spearmanr(range(10), values).statistic for values in rising])
+    assert f"Later before earlier, which needs no score, has a ρ over points of {later:+.2f}." in table.sentences
     assert found["snd"][5].words == "6"
     assert found["dev"][5].words == "4"  # MDDA has no features, and no such score
     assert "Rests on 6 runs: 3 rows, 1 target, 2 seeds" in table.sentences
@@ -439,19 +442,22 @@ def test_domainnet_prints_one_decimal_as_the_paper_does(tmp_path: Path):
     assert "w/o" not in "".join(c.title for c in table.columns)
 
 
-def test_gains_are_paired_differences_to_source_only_bn(tmp_path: Path):
-    write_study(tmp_path, ["source-only:bn", "dann"], seeds=(0, 1, 2))
+def test_times_are_of_the_machine_that_most_runs_ran_on(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann"])
+    write_study(tmp_path, ["m3sda"], seeds=[0])
     frame = records.load(tmp_path)
-    table = tables.gains(frame, "digits")
-    (row,) = table.rows
-    cells = dict(zip([column.key for column in table.columns], row.cells, strict=True))
-    scores = frame.pivot(index="seed", columns=["method", "target"], values="target_last").astype(float)
-    for target in ("mm", "sv"):
-        difference = scores["dann", target] - scores["source-only", target]
-        wanted = scipy.stats.t.interval(0.95, 2, difference.mean(), difference.sem())
-        assert cells[target].value == pytest.approx(difference.mean())
-        assert (cells[f"{target}_interval"].low, cells[f"{target}_interval"].high) == pytest.approx(wanted)
-        assert (cells[target].mark == "best") == (wanted[0] > 0)
-    assert cells["average"].value == pytest.approx((scores["dann"] - scores["source-only"]).mean().mean())
-    with pytest.raises(UserError, match="compares with source-only:bn"):
-        tables.gains(frame[frame["method"] == "dann"], "digits")
+    assert "Times are those of a processor ×2." in tables.cost(frame, "digits").sentences
+    fast = (frame.method == "m3sda") | ((frame.method == "dann") & (frame.seed == 0))
+    frame = frame.assign(
+        hardware=frame.hardware.where(~fast, "a fast one"), cpu_seconds=frame.cpu_seconds.where(~fast, 1.0)
+    )
+    table = tables.cost(frame, "digits")
+    found = rows(table)
+    own = frame[(frame.method == "dann") & (frame.seed > 0)]
+    assert found["Multi-Source/DANN"]["cpu_seconds"].value == pytest.approx(own.cpu_seconds.mean())
+    assert found["Multi-Source/M³SDA"]["cpu_seconds"].words == found["Multi-Source/M³SDA"]["seconds"].words == "–"
+    said = "Times are of the 25 of 35 runs on a processor ×2: other machines have other speeds."
+    assert said in table.sentences
+    assert said in tables.comparison(frame, "digits").sentences
+    drawing = figures.draw("cost", frame, "digits")
+    assert {said, "Not drawn, for all their runs ran on others: M³SDA (multi-source)."} <= set(drawing.conditions)

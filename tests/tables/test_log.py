@@ -9,7 +9,8 @@ import pytest
 
 from benchmark import records, tables
 from benchmark.errors import UserError
-from tests.synthetic import write_run
+from benchmark.paper.log import log
+from tests.synthetic import write_run, write_study
 
 
 def test_the_log_stands_beside_ours_epoch_by_epoch(frame: pd.DataFrame):
@@ -37,3 +38,18 @@ def test_the_log_is_of_its_suite_and_of_runs_that_were_scored_twice(tmp_path: Pa
     for suite, words in (("pacs", "The released log is of suite digits"), ("digits", "these were scored once")):
         with pytest.raises(UserError, match=words):
             tables.make("log", frame, suite)
+
+
+def test_the_runs_of_the_log_are_found_among_all_others_of_their_tier(tmp_path: Path):
+    whole = {"run.updates": 2330, "run.eval_points": 10}
+    for row in log().rows:
+        write_run(tmp_path, "tsvdnet", "mm", preset="code", overrides={**row.changes, **whole}, updates=2330)
+    write_study(tmp_path, ["source-only", "tsvdnet:code"], targets=["mm"], seeds=[0])
+    table = tables.make("log", records.load(tmp_path), "digits")
+    assert len(table.rows) == 10
+    assert "INCOMPLETE" not in table.caption
+    row = log().rows[0]
+    write_run(tmp_path, "tsvdnet", "mm", preset="code", overrides={**row.changes, **whole}, updates=2330, split="all")
+    with pytest.raises(UserError, match="Add --split all"):
+        tables.make("log", records.load(tmp_path), "digits")
+    assert len(tables.make("log", records.load(tmp_path), "digits", split="part").columns) == 2 + 4

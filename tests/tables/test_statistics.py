@@ -117,3 +117,19 @@ def test_the_table_of_both_needs_both(old: pd.DataFrame, frame: pd.DataFrame):
 
 def test_options_named_in_a_caption_keep_their_hyphens_in_latex(frame: pd.DataFrame):
     assert "(-{}-statistics running" in tables.latex(tables.comparison(frame, "digits"))
+
+
+def test_a_row_with_fewer_seeds_than_another_has_no_rank(tmp_path: Path):
+    write_study(tmp_path, ["source-only", "dann"])
+    write_study(tmp_path, ["m3sda"], seeds=[0], accuracy=99.0)
+    frame = records.load(tmp_path)
+    ranks = {name: (row["rank_running"].words, row["rank_target"].words) for name, row in ranked(frame).items()}
+    assert ranks == {
+        "Multi-Source/Source-Only": ("2", "2"), "Multi-Source/DANN": ("1", "1"), "Multi-Source/M³SDA": ("–", "–"),
+    }  # fmt: skip
+    alone = ranked(frame[frame.seed == 0])
+    assert alone["Multi-Source/M³SDA"]["rank_target"].words == "1"  # where all rows have one seed, all compete
+
+
+def ranked(frame: pd.DataFrame) -> dict:
+    return rows(tables.make("statistics", frame, "digits"))
