@@ -18,6 +18,7 @@ from benchmark.records import audit, bundle, study
 from benchmark.records.merge import MERGED, merge, pack
 from benchmark.records.selection import accuracies
 from benchmark.report import handover, publish
+from tests.forge import forge
 from tests.records.test_bundle import PUBLISHED, draw_nothing
 from tests.safety.test_malice import quiet
 from tests.synthetic import write_run
@@ -46,21 +47,6 @@ def halves(whole: Path, tmp_path: Path) -> tuple[Path, Path]:
 def hashes(root: Path) -> dict[str, str]:
     found = (records.read(Path(run.path)) for run in records.run_directories(root))
     return {record.run_id: record["hashes"]["record"] for record in found if record}
-
-
-def forge(
-    run: Path, change: Callable[[dict[str, Any]], None], curve: Callable[[dict[str, Any]], None] | None = None
-) -> None:
-    """Change a record, and its curve if asked, and seal both again: what a stranger with this code can do."""
-    document = json.loads((run / "record.json").read_text())
-    if curve:
-        rows = records.read_curve(run)
-        curve(rows[-1])
-        records.write_curve(run, rows)
-        document["hashes"]["curve"] = records.file_hash(run / "curve.jsonl")
-    change(document)
-    document["hashes"]["record"] = records.document_hash(document)
-    (run / "record.json").write_text(json.dumps(document))
 
 
 # -- halves -----------------------------------------------------------------------------------------------------------

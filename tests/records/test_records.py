@@ -18,6 +18,7 @@ from benchmark.records import frame as frames
 from benchmark.records.selection import accuracies, column_of, normalise, selected
 from benchmark.run import execute
 from benchmark.spec import canonical_json
+from tests.forge import forge
 from tests.synthetic import write_run, write_study
 from tests.tiny import tiny
 
@@ -96,10 +97,7 @@ def test_the_warm_index_sees_what_was_changed_removed_and_added(
 
     agrees()
     before = os.stat(changed / "record.json")
-    document = json.loads((changed / "record.json").read_text())
-    document["accuracy"]["last"] = 12.5
-    document["hashes"]["record"] = records.document_hash(document)
-    (changed / "record.json").write_text(json.dumps(document))
+    forge(changed, lambda document: document["accuracy"].update(last=12.5))
     os.utime(changed / "record.json", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copying tool may do
     (recurved / "curve.jsonl").write_text(
         canonical_json({"update": 1, "target": 5.0, "source_val": 5.0, "unsup": 7.25})

@@ -16,6 +16,7 @@ from benchmark import records
 from benchmark.__main__ import main
 from benchmark.records.audit import Audit, audit, repair
 from benchmark.run import execute
+from tests.forge import forge
 from tests.safety.small import Small, bits, wait
 from tests.tiny import tiny
 
@@ -43,15 +44,6 @@ def first_run(root: Path) -> Path:
     return sorted(root.glob("*/*/*"))[0]
 
 
-def change(path: Path, edit: Callable[[dict[str, Any]], None], *, seal: bool) -> None:
-    """Edit a record; with `seal`, as somebody who computes its own hash anew."""
-    document = json.loads(path.read_text())
-    edit(document)
-    if seal:
-        document["hashes"]["record"] = records.document_hash(document)
-    path.write_text(json.dumps(document))
-
-
 def test_sound_records_pass(study: Path) -> None:
     result = audit(study)
     assert kinds(result) == set()
@@ -75,13 +67,14 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 @pytest.mark.parametrize("what", FORGERIES)
 def test_a_forged_record_is_found_even_with_a_fresh_hash(copy: Path, what: str) -> None:
     edit, words = FORGERIES[what]
-    change(first_run(copy) / "record.json", edit, seal=True)
+    forge(first_run(copy), edit)
     found = [f.words for f in audit(copy).findings if f.level == "error"]
     assert any(words in f for f in found), found
 
 
 def test_a_record_edited_by_hand_is_found_by_its_own_hash(copy: Path) -> None:
-    change(first_run(copy) / "record.json", lambda d: d.update(title="Better-Net"), seal=False)
+    path = first_run(copy) / "record.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "title": "Better-Net"}))
     (finding,) = [f for f in audit(copy).findings if f.level == "error"]
     assert "does not match its own hash" in finding.words
 
@@ -104,7 +97,7 @@ def test_duplicates_that_agree_are_a_note_and_others_an_error(copy: Path) -> Non
     shutil.copytree(copy / "digits", copy / "again" / "digits")
     assert kinds(audit(copy)) == {("note", "duplicate")}
     run = first_run(copy / "again")
-    change(run / "record.json", lambda d: d.update(weights="0" * 32), seal=True)
+    forge(run, lambda d: d.update(weights="0" * 32))
     assert ("error", "duplicate") in kinds(audit(copy))
 
 
@@ -117,7 +110,7 @@ def test_mixed_revisions_protocols_images_and_dirty_trees_are_told(copy: Path) -
     from benchmark.records.audit import _mixed
 
     sound = [r for r in map(records.read, sorted(copy.glob("*/*/*"))) if r is not None]
-    change(sound[0].path / "record.json", other, seal=True)
+    forge(sound[0].path, other)
     changed = records.read(sound[0].path)
     assert changed is not None
     found = {f.kind for f in _mixed([changed, sound[1]])}

@@ -32,6 +32,7 @@ from benchmark.report import publish
 from benchmark.run.networks import conv3fc2, load_weights
 from benchmark.spec import load_suite
 from tests import synthetic
+from tests.forge import forge
 from tests.safety.small import Small, bits
 from tests.safety.test_fuzz import no_hang
 
@@ -306,14 +307,6 @@ def test_a_file_that_never_ends_does_not_hold_anybody_up(tmp_path: Path, file: s
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def reseal(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a record as a stranger does, who can compute a hash."""
-    document = json.loads((run / "record.json").read_text())
-    change(document)
-    document["hashes"]["record"] = records.document_hash(document)
-    (run / "record.json").write_text(json.dumps(document))
-
-
 @pytest.mark.parametrize(
     "field, value",
     [
@@ -324,7 +317,7 @@ def reseal(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
 )  # fmt: skip
 def test_a_name_that_is_no_name_makes_the_record_damaged(tmp_path: Path, field: str, value: Any) -> None:
     run = synthetic.write_run(tmp_path)
-    reseal(run, lambda d: d["spec"].update({field: value}))
+    forge(run, lambda d: d["spec"].update({field: value}))
     row = records.load(tmp_path).iloc[0]
     assert row.status == "damaged"
     assert field in row.reason
@@ -362,7 +355,7 @@ def stranger(root: Path) -> None:
             d["probes"] = {text: 1.0, "tnn_rotated": text}
             d["cost"]["seconds"] = 1e300
 
-        reseal(run, attack)
+        forge(run, attack)
 
 
 def test_every_table_of_a_strangers_study_is_text(tmp_path: Path) -> None:
