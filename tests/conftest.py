@@ -12,6 +12,7 @@ import torch
 
 from tests import needs
 from tests.safety import sites as _sites
+from tests.safety.small import Small
 
 # The shell of a background job switches SIGINT off for all that it starts, and what the tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -21,6 +22,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    """Three domains of a few pictures and a suite file: see tests/safety/small.py."""
+    return Small(tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from benchmark import records
 from benchmark.report.publish import QUOTED
 from benchmark.spec import load_suite
 from tests import needs
-from tests.safety.test_malice import quiet
+from tests.quiet import quiet
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "slurm" / "README.md", *ROOT.glob("docs/*.md")])

@@ -16,13 +16,8 @@ from PIL import Image
 from benchmark import records
 from benchmark.cli.parts import progress
 from benchmark.records import models
+from tests.quiet import quiet
 from tests.safety.small import Small
-from tests.safety.test_malice import quiet
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    return Small(tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from benchmark.__main__ import main
+from benchmark.data.get import sources
+from tests.data.hosts import HF_PACS, SHARES, TLL, Hosts, hf_pacs, playing, tll_pacs
 
 PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 PACS_DOMAINS = ("art_painting", "cartoon", "sketch", "photo")
@@ -63,3 +68,40 @@ def write_pictures() -> Callable[..., Path]:
         return folder
 
     return write
+
+
+# -- the public hosts, played on loopback (hosts.py) --------------------------------------------------------------------
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """The server."""
+    with playing() as server:
+        yield server
+
+
+@pytest.fixture
+def ask(hosts, tmp_path, monkeypatch, capsys):
+    """ask("fetch", …): a verb of `data`, with the list of sources leading to the played hosts."""
+    real = sources.sources
+
+    def verb(name: str, *arguments: str) -> tuple[int, str, str]:
+        played = hosts.write_list(tmp_path / "sources.toml")
+        sources._document.cache_clear()
+        monkeypatch.setattr(sources, "sources", functools.partial(real, file=played))
+        code = main(["data", name, *arguments])
+        said = capsys.readouterr()
+        return code, " ".join(said.out.split()), " ".join(said.err.split())
+
+    yield verb
+    sources._document.cache_clear()
+
+
+@pytest.fixture
+def pacs(hosts) -> Hosts:
+    """PACS on both of its hosts, and ResNet-18 with torchvision."""
+    for domain, share in SHARES.items():
+        hosts.files[f"{TLL}/f/{share}/?dl=1"] = tll_pacs(domain)
+    hosts.files[HF_PACS] = hf_pacs()
+    hosts.files["download.pytorch.org/models/resnet18-f37072fd.pth"] = b"weights"
+    return hosts

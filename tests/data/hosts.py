@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import re
+import tarfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,20 @@ from benchmark.spec import load_suite
 HF, TLL, BU = "huggingface.co", "cloud.tsinghua.edu.cn", "csr.bu.edu"
 PACS = load_suite("pacs")
 CLOSED = "http://127.0.0.1:9"  # nobody listens there: a dead host
+HF_PACS = f"{HF}/datasets/flwrlabs/pacs/resolve/main/data/train-00000-of-00001.parquet"
+SHARES = {
+    "art_painting": "46684292e979402b8d87",
+    "cartoon": "7bfa413b34ec4f4fa384",
+    "photo": "45f71386a668475d8b42",
+    "sketch": "4ba559535e4b4b6981e5",
+}
+DIGIT_PATHS = {
+    "mnist": ("ylecun/mnist/resolve/main/mnist/{}-00000-of-00001.parquet", 28, "L"),
+    "usps": ("flwrlabs/usps/resolve/main/data/{}-00000-of-00001.parquet", 16, "L"),
+    "svhn": ("ufldl-stanford/svhn/resolve/main/cropped_digits/{}-00000-of-00001.parquet", 32, "RGB"),
+    "mnistm": ("Mike0307/MNIST-M/resolve/main/data/{}-00000-of-00001-{}.parquet", 32, "RGB"),
+}
+MNISTM = {"train": "571b6b1e2c195186", "test": "ba3ad971b105ff65"}
 
 
 class Hosts:
@@ -151,6 +166,17 @@ def hugging_face(columns: dict[str, list], names: dict[str, Sequence[str]] | Non
 
 def images(n: int, path: Callable[[int], str | None] = lambda i: None, **how) -> list[dict]:
     return [{"bytes": picture(i, **how), "path": path(i)} for i in range(n)]
+
+
+def tll_pacs(domain: str) -> bytes:
+    """One domain of PACS as the Transfer-Learning-Library's cloud has it, in small."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as out:
+        for i, kind in enumerate(PACS.classes):
+            info = tarfile.TarInfo(f"{domain}/{kind}/pic_001.jpg")
+            info.size = len(picture(i))
+            out.addfile(info, io.BytesIO(picture(i)))
+    return stream.getvalue()
 
 
 def hf_pacs() -> bytes:

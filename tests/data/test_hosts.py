@@ -2,170 +2,46 @@
 
 from __future__ import annotations
 
-import functools
 import io
-import json
 import re
-import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import requests
 import torch
 import torchvision
 from PIL import Image
 from safetensors.torch import save
 
-from benchmark.__main__ import main
-from benchmark.data.get import check, lock, sources, weights
-from benchmark.data.get.fetch import fetch, fetch_all
+from benchmark.data.get import check, sources, weights
+from benchmark.data.get.fetch import fetch_all
 from benchmark.data.get.prepare import prepare
 from benchmark.data.get.sources import Source, things
 from benchmark.errors import UserError
 from benchmark.run import networks
 from benchmark.spec import NetworkSettings, load_suite
 from benchmark.spec.network import with_weights
-from tests.data.hosts import BU, HF, PACS, TLL, Hosts, hf_digits, hf_pacs, hugging_face, images, picture, playing
+from tests.data.hosts import (
+    BU,
+    DIGIT_PATHS,
+    HF,
+    HF_PACS,
+    MNISTM,
+    PACS,
+    SHARES,
+    TLL,
+    Hosts,
+    hf_digits,
+    hugging_face,
+    images,
+    picture,
+)
 
 DOMAINNET = load_suite("domainnet")
-HF_PACS = f"{HF}/datasets/flwrlabs/pacs/resolve/main/data/train-00000-of-00001.parquet"
-SHARES = {
-    "art_painting": "46684292e979402b8d87",
-    "cartoon": "7bfa413b34ec4f4fa384",
-    "photo": "45f71386a668475d8b42",
-    "sketch": "4ba559535e4b4b6981e5",
-}
-
-
-# -- the archives, in small --------------------------------------------------------------------------------------------
-
-
-def tll_pacs(domain: str) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as out:
-        for i, kind in enumerate(PACS.classes):
-            info = tarfile.TarInfo(f"{domain}/{kind}/pic_001.jpg")
-            info.size = len(picture(i))
-            out.addfile(info, io.BytesIO(picture(i)))
-    return stream.getvalue()
-
-
-DIGIT_PATHS = {
-    "mnist": ("ylecun/mnist/resolve/main/mnist/{}-00000-of-00001.parquet", 28, "L"),
-    "usps": ("flwrlabs/usps/resolve/main/data/{}-00000-of-00001.parquet", 16, "L"),
-    "svhn": ("ufldl-stanford/svhn/resolve/main/cropped_digits/{}-00000-of-00001.parquet", 32, "RGB"),
-    "mnistm": ("Mike0307/MNIST-M/resolve/main/data/{}-00000-of-00001-{}.parquet", 32, "RGB"),
-}
-MNISTM = {"train": "571b6b1e2c195186", "test": "ba3ad971b105ff65"}
-
-
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    with playing() as server:
-        yield server
-
-
-@pytest.fixture
-def ask(hosts, tmp_path, monkeypatch, capsys):
-    """ask("fetch", …): a verb of `data`, with the list of sources leading to the played hosts."""
-    real = sources.sources
-
-    def verb(name: str, *arguments: str) -> tuple[int, str, str]:
-        played = hosts.write_list(tmp_path / "sources.toml")
-        sources._document.cache_clear()
-        monkeypatch.setattr(sources, "sources", functools.partial(real, file=played))
-        code = main(["data", name, *arguments])
-        said = capsys.readouterr()
-        return code, " ".join(said.out.split()), " ".join(said.err.split())
-
-    yield verb
-    sources._document.cache_clear()
-
-
-@pytest.fixture
-def pacs(hosts) -> Hosts:
-    """PACS on both of its hosts, and ResNet-18 with torchvision."""
-    for domain, share in SHARES.items():
-        hosts.files[f"{TLL}/f/{share}/?dl=1"] = tll_pacs(domain)
-    hosts.files[HF_PACS] = hf_pacs()
-    hosts.files["download.pytorch.org/models/resnet18-f37072fd.pth"] = b"weights"
-    return hosts
-
-
-# -- data links --------------------------------------------------------------------------------------------------------
-
-
-def test_links_tells_size_and_host_of_every_link_and_fetches_nothing(pacs, ask):
-    code, out, err = ask("links", "--suite", "pacs")
-    assert code == 0, err
-    size = len(pacs.files[HF_PACS])
-    assert size > 10_000
-    assert f"live {pacs.address} hf-pacs/train.parquet about 1 MB" in out
-    assert "6 of 7 links live" in out  # ResNet-18 is not on Hugging Face here
-    assert "DEAD" in out
-    assert "it answers 404" in out
-    assert "Everything has at least one live link." in out
-    assert pacs.given < 100, "a byte or so a link"
-    assert ("HEAD", HF_PACS) in pacs.asked
-    assert any(verb == "GET" and name.startswith("store/") for verb, name in pacs.asked), "the store refuses HEAD"
-    code, out, _ = ask("links", "--suite", "pacs", "--json")
-    told = {row["file"]: row for row in json.loads(out)["links"]}
-    assert told["hf-pacs/train.parquet"]["size"] == size
-
-
-def test_links_has_help_with_an_example(capsys):
-    assert main(["data", "links", "--help"]) == 0
-    assert "python -m benchmark data links --suite pacs" in " ".join(capsys.readouterr().out.replace("│", " ").split())
-
-
-def test_links_ends_with_code_1_and_names_what_nobody_gives(pacs, ask):
-    pacs.dead = {HF}
-    del pacs.files[f"{TLL}/f/{SHARES['photo']}/?dl=1"]
-    code, out, err = ask("links", "--suite", "pacs")
-    assert code == 1
-    assert "it gives a web page instead of the file" in out
-    assert "it cannot be reached" in out
-    assert "pacs: photo has no live link: photo.tgz, hf-pacs/train.parquet" in err
-    assert "cartoon" not in err
-
-
-def test_links_asks_for_everything_unless_told_otherwise(hosts, ask):
-    code, out, err = ask("links")
-    assert code == 1
-    for name in ("digits: mnist", "pacs: sketch", "domainnet: clipart (original)", "domainnet: real lists (cleaned)"):
-        assert f"{name} has no live link" in err
-    assert re.search(r"0 of \d+ links live, on 0 hosts: none", out)
-    assert "Nothing answered" not in err, "a refusal is an answer"
-
-
-def test_links_that_nobody_answers_ask_whether_the_machine_is_offline(ask, monkeypatch):
-    def offline(*_: object, **__: object) -> None:
-        raise requests.ConnectionError("no route to host")
-
-    monkeypatch.setattr("requests.request", offline)
-    code, _, err = ask("links", "--suite", "pacs")
-    assert code == 1
-    assert "Nothing answered: is this machine offline?" in err
-
-
-def test_links_does_not_say_everything_where_only_weights_have_links(hosts, ask):
-    hosts.files["download.pytorch.org/models/resnet50-0676ba61.pth"] = b"weights"
-    code, out, _ = ask("links", "--suite", "image-clef")
-    assert code == 0
-    assert "Everything that has a link has at least one live link." in out
-    assert "The images of image-clef have no link to ask" in out
-    assert "data list --suite image-clef" in out
-
-
-def test_a_size_that_is_not_as_read_is_said(hosts, ask):
-    hosts.files[f"{HF}/timm/resnet18.tv_in1k/resolve/main/model.safetensors"] = b"x" * 1000
-    _, out, _ = ask("links", "--suite", "pacs")
-    assert "as read, not confirmed by a fetch: 46,800,000 bytes were read" in out
 
 
 # -- fetch and prepare -------------------------------------------------------------------------------------------------
@@ -391,84 +267,6 @@ def test_weights_that_are_none_are_refused(tmp_path):
         weights.convert(tmp_path)
     (tmp_path / "downloads" / "pacs").mkdir(parents=True)
     assert "is not a ResNet" in prepare(PACS, tmp_path).refused[0]
-
-
-# -- the lock ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def changing(hosts) -> Callable[..., Source]:
-    """A file of two hosts, without a published hash."""
-    hosts.files |= {"one/usps.bz2": b"as it was", "two/usps.bz2": b"as it was"}
-    urls = [f"{hosts.address}/{host}/usps.bz2" for host in ("one", "two")]
-    return Source(suite="digits", file="usps.bz2", about="USPS", urls=urls)
-
-
-def test_a_file_that_changed_since_the_first_fetch_is_refused_with_both_hashes(hosts, changing, tmp_path):
-    first = fetch(changing, tmp_path)
-    first.path.unlink()
-    hosts.files |= {"one/usps.bz2": b"as it is now", "two/usps.bz2": b"as it is now"}
-    with pytest.raises(UserError) as refusal:
-        fetch(changing, tmp_path)
-    said = str(refusal.value)
-    assert first.sha256 in said
-    assert len(set(re.findall(r"[0-9a-f]{64}", said))) == 2
-    assert f"type: python -m benchmark data fetch --suite digits --data-root {tmp_path} --accept usps.bz2" in said
-    assert not first.path.exists()
-    assert lock.known(tmp_path, first.path)["sha256"] == first.sha256
-    done = fetch_all([changing], tmp_path, accept=["usps.bz2"])
-    assert done.failed == []
-    assert first.path.read_bytes() == b"as it is now"
-    assert fetch(changing, tmp_path).sha256 == lock.known(tmp_path, first.path)["sha256"] != first.sha256
-    with pytest.raises(UserError, match=r"Did you mean 'usps\.bz2'"):
-        fetch_all([changing], tmp_path, accept=["usps.bz"])
-
-
-def test_a_changed_file_is_refused_and_no_other_route_takes_its_place(pacs, ask, tmp_path):
-    root = tmp_path / "data"
-    ask("fetch", "--suite", "pacs", "--data-root", str(root))
-    (root / "downloads" / "pacs" / "photo.tgz").unlink()
-    pacs.files[f"{TLL}/f/{SHARES['photo']}/?dl=1"] = tll_pacs("photos")
-    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", str(root))
-    assert code == 1
-    assert "photo.tgz (PACS, photo (copy of the Transfer-Learning-Library)) is not what it was" in err
-    assert not any(HF in name for _, name in pacs.asked)
-    code, _, err = ask("fetch", "--suite", "pacs", "--data-root", str(root), "--accept", "photo.tgz")
-    assert code == 0, err
-
-
-def test_a_mirror_that_still_has_the_first_file_is_taken(hosts, changing, tmp_path):
-    first = fetch(changing, tmp_path)
-    first.path.unlink()
-    hosts.files["one/usps.bz2"] = b"as it is now"
-    again = fetch(changing, tmp_path)
-    assert (again.sha256, again.url) == (first.sha256, changing.urls[1])
-
-
-def test_a_lock_of_another_machine_binds_this_one(hosts, changing, tmp_path):
-    fetch(changing, tmp_path / "there")
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / lock.NAME).write_bytes((tmp_path / "there" / lock.NAME).read_bytes())
-    hosts.files |= {"one/usps.bz2": b"as it is now", "two/usps.bz2": b"as it is now"}
-    with pytest.raises(UserError, match="is not what it was"):
-        fetch(changing, tmp_path / "here")
-
-
-def test_a_damaged_lock_is_said(tmp_path):
-    (tmp_path / lock.NAME).write_text('{"x": 3}')
-    with pytest.raises(UserError, match=r"fetch-lock\.json cannot be read"):
-        lock.read(tmp_path)
-
-
-def test_what_was_read_stays_marked_so_until_a_fetch_confirms_it(pacs, ask, tmp_path):
-    root = str(tmp_path / "data")
-    _, out, _ = ask("list", "--suite", "pacs", "--data-root", root)
-    assert out.count("as read, not confirmed by a fetch") == 7
-    ask("fetch", "--suite", "pacs", "--data-root", root)
-    _, out, _ = ask("list", "--suite", "pacs", "--data-root", root)
-    assert out.count("confirmed by a fetch on 20") == 5
-    assert out.count("as read, not confirmed by a fetch") == 2
-    assert "photo: tll (1 file), or huggingface (1 file)" in out
 
 
 # -- the list ----------------------------------------------------------------------------------------------------------

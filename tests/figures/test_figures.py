@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 from PIL import Image
 
 from benchmark import figures, records, tables
@@ -166,7 +167,11 @@ def test_curves_and_costs_take_the_targets_statistics_and_say_so(frame: pd.DataF
 
 def test_a_name_with_dollars_is_a_name_and_not_mathematics(tmp_path: Path):
     write_study(tmp_path, ["net.py:Odd"], title="$x_1^{2}$ & <b> %")
-    figures.render(figures.draw("curves", records.load(tmp_path), "digits"), "png")
+    drawing = figures.draw("curves", records.load(tmp_path), "digits")
+    named = [text for text in drawing.figure.findobj(Text) if "$x_1^{2}$" in text.get_text()]
+    assert named
+    assert not any(text.get_parse_math() for text in named)
+    assert figures.render(drawing, "png").startswith(b"\x89PNG")
 
 
 def test_refusals_say_what_to_run(tmp_path: Path, frame: pd.DataFrame):

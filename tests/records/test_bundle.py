@@ -21,7 +21,7 @@ from benchmark.launch import status
 from benchmark.launch.logs import failure_of
 from benchmark.records import artifacts, audit, bundle, merge, study
 from benchmark.report import handover, publish, verify
-from tests.safety.test_malice import quiet
+from tests.quiet import quiet
 from tests.synthetic import write_run, write_study
 
 ROOT = Path(__file__).parents[2]

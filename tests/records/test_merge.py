@@ -19,8 +19,8 @@ from benchmark.records.merge import MERGED, merge, pack
 from benchmark.records.selection import accuracies
 from benchmark.report import handover, publish
 from tests.forge import forge
+from tests.quiet import quiet
 from tests.records.test_bundle import PUBLISHED, draw_nothing
-from tests.safety.test_malice import quiet
 from tests.synthetic import write_run
 
 

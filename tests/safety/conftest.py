@@ -1,4 +1,4 @@
-"""The small task, made once a session; nothing of a test goes to the user's cache."""
+"""Nothing of a test goes to the user's cache, and no fault of one test reaches the next."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmark import faults
-from tests.safety.small import Small
-
-
-@pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    """Three domains and a suite file."""
-    return Small(tmp_path_factory.mktemp("small"))
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +20,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return Path(os.environ["XDG_CACHE_HOME"])
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    """Where malicious code leaves a trace when it runs."""
+    return tmp_path / "code-ran"
