@@ -119,6 +119,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("table --suite digits --format word --results STUDY", "There is no format of tables 'word'"),
     ("table --suite digits --kind best --results STUDY", "There is no kind of table 'best'"),
     ("table --suite digits --target mm --results STUDY", "--target goes with --kind per-class"),
+    ("table --suite digits --kind cost --over tsvdnet --results STUDY", "--over goes with --kind gains"),
     ("table --suite digits --kind per-class --selection oracle --results STUDY", "stored for the last evaluation point only"),
     ("table --suite digits --selection luck --results STUDY", "There is no selection rule 'luck'"),
     ("table --suite domainnet --results STUDY", "There are no records of suite domainnet"),
