@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -54,8 +55,13 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", o
         "95 % t interval over seeds, not corrected for their number. No pair: no seed that both rows have.",
     ]
     title = f"{condition.suite.title}: gain over {base.label} in points, tier {condition.tier}"
-    kind = "gains" if over == BASE else f"gains-over-{over.replace(':', '-')}"  # files and labels of their own
-    return condition.table(kind, title, tuple(columns), rows, caption, conditions)
+    made = condition.table(kind_of(over), title, tuple(columns), rows, caption, conditions)
+    return replace(made, facts={**made.facts, "over": base.label})
+
+
+def kind_of(over: str) -> str:
+    """Over another row than usual it has files and labels of its own."""
+    return "gains" if over == BASE else f"gains-over-{over.replace(':', '-')}"
 
 
 def _base(shown: list[s.Entry], over: str) -> s.Entry | None:

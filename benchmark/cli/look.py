@@ -163,6 +163,7 @@ def table(
 
 @app.command(
     epilog="Examples:\n\n`python -m benchmark figure --suite digits --kind tnn`\n\n"
+    "`python -m benchmark figure --kind gains --over tsvdnet:code` (each rival minus one row)\n\n"
     "`python -m benchmark figure --suite pacs --kind tsne --target C --methods source-only,m3sda,tsvdnet`"
 )
 def figure(
@@ -180,6 +181,7 @@ def figure(
     seed: Annotated[int | None, typer.Option(help="Seed of the run to show; the lowest common one by default.")] = None,
     selection: Selection = "last",
     statistics: Statistics = None,
+    over: Over = None,
     tier: Tier = None,
     split: Split = None,
     data: Data = None,
@@ -193,7 +195,7 @@ def figure(
 ) -> int:
     """A figure as PNG and PDF, from curves and artifacts that every run stores. Default folder: RESULTS/figures."""
     from benchmark import figures, records
-    from benchmark.analysis import asked
+    from benchmark.analysis import asked, gains
 
     frame, words = records.load(results), comma_list(methods)
     options = given(target=target, seed=seed, tier=tier, split=split, data=data, threads=threads, latest=latest)
@@ -202,13 +204,13 @@ def figure(
         "selection": selection,
         "settings": parse_settings(set_),
     }
-    options |= {"protocol": protocol, "statistics": statistics}
+    options |= {"protocol": protocol, "statistics": statistics, "over": over}
     if kind == "critical-difference":
         drawn = figures.draw(kind, frame, suite or None, **options)
     else:
         suite = pick_suite(frame, suite, results)
         drawn = figures.draw(kind, frame, suite, **options)
-    stem = "-".join(filter(None, [suite, tier, kind, target]))
+    stem = "-".join(filter(None, [suite, tier, gains.kind_of(over) if over else kind, target]))
     paths = figures.write(drawn, out_ or home(results) / "figures", stem)
     if json:
         said = {"title": drawn.title, "alt": drawn.alt, "caption": drawn.caption, "conditions": drawn.conditions}

@@ -42,7 +42,7 @@ TAKES = {
     "tnn": ("target", "methods", "statistics"),
     "curves": ("target", "methods", "statistics"),
     "cost": ("statistics",),
-    "gains": ("statistics",),
+    "gains": ("statistics", "over"),
     "statistics": (),
     "log": (),
     "critical-difference": ("statistics",),
@@ -54,7 +54,7 @@ def draw(kind: str, frame: pd.DataFrame, suite: str | Suite | None, **options: A
     if kind not in KINDS:
         raise unknown("kind of figure", kind, KINDS)
     options = {name: value for name, value in options.items() if value is not None}
-    for name in ("target", "seed", "methods", "statistics"):
+    for name in ("target", "seed", "methods", "statistics", "over"):
         if name in options and name not in TAKES[kind]:
             takers = [k for k, taken in TAKES.items() if name in taken]
             raise UserError(f"--{name} does not go with --kind {kind}: leave it out. It goes with {', '.join(takers)}")

@@ -1,4 +1,4 @@
-"""The table of gains as a picture: what each method is worth over Source-Only:bn, with intervals."""
+"""The table of gains as a picture: what each method is worth over Source-Only:bn, or over a rival, with intervals."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
     """A line a method: its average gain with its 95 % interval in black, its gain on each target in colour."""
     table = table_of(frame, suite, selection=selection, **only)
     keys = [column.key for column in table.columns]
+    base = table.facts["over"]
     targets = [key for key in keys if f"{key}_interval" in keys]
     figure = new(6.4, 0.9 + 0.24 * len(table.rows))
     axis = figure.subplots()
@@ -32,7 +33,7 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
         axis.plot([], [], "o", color=colour(i), markersize=4, label=title)
     axis.plot([], [], "D", color="black", markersize=4, label="average, 95 %")
     names = [f"{row.cells[0].words} ({row.block.split(' (')[0].lower()})" for row in table.rows]
-    axis.set(yticks=range(len(names)), yticklabels=names, xlabel="points above Source-Only:bn")
+    axis.set(yticks=range(len(names)), yticklabels=names, xlabel=f"points above {base}")
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -40,7 +41,7 @@ def gains(frame: pd.DataFrame, suite: str | Suite, *, selection: str = "last", *
     whole = [row.cells for row in table.rows if row.cells[place].measured]
     best = max(whole, key=lambda cells: cells[place].value, default=None)
     lead = f" Largest average: {best[0].words}, {best[place].value:+.2f}." if best else ""
-    alt = f"Dot plot of the gain over Source-Only:bn for {len(names)} rows, on each target and on average.{lead}"
+    alt = f"Dot plot of the gain over {base} for {len(names)} rows, on each target and on average.{lead}"
     caption = f"Black: the average with its 95 % interval over seeds; coloured: each target. {reach(str(table.facts['tier']))}"
     conditions = (f"The table of gains in a picture: {table.caption}", *table.conditions)
     return Drawing(figure, table.title, alt, caption.strip(), conditions)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from benchmark import figures, records, tables
+from benchmark.analysis import gains, verdict
 from benchmark.analysis import rows as scores
-from benchmark.analysis import verdict
 from benchmark.analysis.condition import scored_once
 from benchmark.errors import UserError
 from benchmark.files import is_plain, write_bytes, write_text
@@ -123,11 +123,17 @@ def pictures(study: Path) -> dict[str, bytes]:
     frame = records.load(study)
     found = {}
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
-        for kind in figures.KINDS:
+        for kind, asked, name in _wanted(figures.KINDS):
             with contextlib.suppress(UserError):  # no rows, or no artifacts, for this kind of figure
-                drawing = figures.draw(kind, group, load_suite(str(suite)))
-                found[f"figures/{suite_folder(str(suite))}-{tier}-{kind}.png"] = figures.render(drawing, "png")
+                drawing = figures.draw(kind, group, load_suite(str(suite)), **asked)
+                found[f"figures/{suite_folder(str(suite))}-{tier}-{name}.png"] = figures.render(drawing, "png")
     return found
+
+
+def _wanted(kinds: Iterable[str]) -> Iterator[tuple[str, dict[str, str], str]]:
+    """(kind, options, name): every kind as it comes, and the gains over each reading of the paper's method."""
+    yield from ((kind, {}, kind) for kind in kinds)
+    yield from (("gains", {"over": row}, gains.kind_of(row)) for row in answers.rivals_of())
 
 
 def rendered(study: Path) -> dict[str, bytes]:
@@ -137,11 +143,10 @@ def rendered(study: Path) -> dict[str, bytes]:
     for (suite, tier), group in frame[frame.status == "done"].groupby(["suite", "tier"]):
         # a study of protocol 1 had no choice of statistics, and its captions name none
         once = {"statistics": "running"} if scored_once(group) else {}
-        kinds: list[tuple[str, dict[str, str]]] = [(kind, {}) for kind in tables.KINDS]
-        for kind, asked in [*kinds, *(("gains", {"over": name}) for name in answers.rivals_of())]:
+        for kind, asked, name in _wanted(tables.KINDS):
             with contextlib.suppress(UserError):  # this study has no records for this kind of table
                 table = tables.make(kind, group, load_suite(str(suite)), **once, **asked)
-                made[f"{suite_folder(str(suite))}-{tier}-{table.kind}"] = table
+                made[f"{suite_folder(str(suite))}-{tier}-{name}"] = table
     found = {f"tables/{name}.md": tables.markdown(table).encode("utf-8") for name, table in made.items()}
     latex = "\n".join(f"% {name}\n{tables.latex(table)}" for name, table in made.items())
     return {**found, "tables.tex": latex.encode("utf-8")}

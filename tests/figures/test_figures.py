@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from benchmark import figures, records, tables
+from benchmark.__main__ import main
 from benchmark.errors import UserError
 from benchmark.figures import runs
 from benchmark.figures.ranks import groups
@@ -239,6 +240,26 @@ def test_gains_have_a_line_a_method_and_an_interval_where_seeds_allow(tmp_path: 
     assert "Largest average: M³SDA" in drawing.alt
     assert "Difference to Source-Only:bn" in " ".join(drawing.conditions)
     assert figures.render(drawing, "png").startswith(b"\x89PNG")
+
+
+def test_gains_can_be_drawn_over_a_rival_whose_name_stands_at_the_axis_and_in_the_file(tmp_path: Path):
+    write_study(tmp_path, ["source-only:bn", "dann", "tsvdnet:code"])
+    drawing = figures.draw("gains", records.load(tmp_path), "digits", over="tsvdnet:code")
+    (axis,) = drawing.figure.axes
+    assert axis.get_xlabel() == "points above T-SVDNet:code"
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        "Source-Only:bn (multi-source)",
+        "DANN (multi-source)",
+    ]
+    assert "gain over T-SVDNet:code" in drawing.alt
+    folder = tmp_path / "drawn"
+    words = ["--kind", "gains", "--over", "tsvdnet:code", "--results", str(tmp_path), "--out", str(folder)]
+    assert main(["figure", *words]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        f"digits-gains-over-tsvdnet-code.{e}" for e in ("pdf", "png")
+    ]
+    with pytest.raises(UserError, match="--over does not go with --kind cost: leave it out"):
+        figures.draw("cost", records.load(tmp_path), "digits", over="dann")
 
 
 def test_statistics_has_a_line_a_row_from_one_average_to_the_other_in_the_order_of_the_table(tmp_path: Path):

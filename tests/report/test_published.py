@@ -26,8 +26,8 @@ def test_every_published_record_is_sealed_and_every_table_is_its_own(study: Path
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda p: p.name)
 def test_every_table_of_gains_has_its_picture(study: Path):
-    tables = {p.stem for p in study.glob("tables/*-gains.md")}
-    assert tables == {p.stem for p in study.glob("figures/*-gains.png")}
+    tables = {p.stem for p in study.glob("tables/*-gains*.md")}
+    assert tables == {p.stem for p in study.glob("figures/*-gains*.png")}
 
 
 def test_the_texts_quote_what_was_published():
