@@ -47,12 +47,13 @@ class RunSpec:
         put = object.__setattr__
         put(self, "tier", str(Tier(self.tier)) if self.tier in list(Tier) else self.tier)
         put(self, "overrides", tuple(sorted((str(k), v) for k, v in pairs)))
+        put(self, "preset", self.preset or "")  # None is nothing too
         put(self, "split", self.split or suite.default_split)
         if not self.standard:
             from methods.contract import load_method
 
             put(self, "standard", load_method(self.method).standards[0])
-        sources = tuple(self.sources)
+        sources = tuple(self.sources or ())
         if not sources:
             target = (self.target,)
             sources = target if self.standard == "upper-bound" else tuple(c for c in suite.columns if c != self.target)

@@ -56,6 +56,12 @@ def test_a_spec_is_frozen_and_fills_what_follows() -> None:
         spec.seed = 1  # type: ignore[misc]
 
 
+def test_none_is_nothing_given() -> None:
+    nothing = dict.fromkeys(("preset", "standard", "sources", "split", "overrides"))
+    given = RunSpec("digits", "mini", "source-only", target="mm", **nothing)  # type: ignore[arg-type]
+    assert given == RunSpec("digits", "mini", "source-only", target="mm")
+
+
 def test_overrides_are_the_same_in_any_order_and_form() -> None:
     a = tiny(overrides={"lr_scale": 2.0, "run.batch": 4})
     b = dataclasses.replace(a, overrides=dict(reversed(a.overrides)))  # type: ignore[arg-type]
