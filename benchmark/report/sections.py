@@ -108,11 +108,13 @@ def _split(runs: pd.DataFrame, kind: str) -> dict[str, Any]:
 
 
 def _headline(table: tables.Table) -> str:
-    """The best row in one sentence, with what qualifies it."""
+    """The best row of those with the most seeds in a sentence, with what qualifies it."""
     place = next(j for j, c in enumerate(table.columns) if c.key == "average")
-    ranked = sorted(
+    whole = sorted(
         (r for r in table.rows if r.competes and r.cells[place].measured), key=lambda r: -r.cells[place].value
     )
+    most = max((r.cells[place].n for r in whole), default=0)
+    ranked = [r for r in whole if r.cells[place].n == most]  # a lead of one lucky seed is none
     if len(ranked) < 2:
         return "No average over all targets yet, or a single row: nothing is best."
     best, method = ranked[0].cells, ranked[0].cells[0].detail.partition(":")[0]
@@ -120,6 +122,8 @@ def _headline(table: tables.Table) -> str:
     rival = next((r.cells for r in ranked if r.cells[0].detail.partition(":")[0] != method), None)
     if rival is not None:
         text += f"; the next method is {rival[0].words} with {rival[place].value:.1f}\u00a0%"
+    higher = [r.cells[0].words for r in whole[: whole.index(ranked[0])]]
+    text += f". Higher, with fewer seeds: {', '.join(higher)}" if higher else ""
     untuned = any("untuned" in sentence for sentence in table.conditions)
     return text + (". All rows untuned: a lead is not a finding about the methods." if untuned else ".")
 

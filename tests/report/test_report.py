@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import records, report
+from benchmark import records, report, tables
 from benchmark.data import fingerprint
 from benchmark.errors import UserError
+from benchmark.report import sections
 from benchmark.report.data import embed, run_data
 from benchmark.spec import load_suite
 from tests import needs
@@ -323,3 +324,12 @@ CONTRAST = """(() => {
   }
   return [...bad];
 })()"""
+
+
+def test_the_best_row_is_one_of_those_with_the_most_seeds(tmp_path: Path):
+    write_study(tmp_path, ["dann", "m3sda"])
+    write_study(tmp_path, ["tsvdnet"], seeds=[0])
+    words = sections._headline(tables.make("comparison", records.load(tmp_path), "digits"))
+    assert words.startswith("M³SDA has the highest average, ")
+    assert "the next method is DANN" in words
+    assert ". Higher, with fewer seeds: T-SVDNet. All rows untuned" in words
