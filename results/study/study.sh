@@ -53,7 +53,8 @@ for block in $blocks; do
     # margin that MNIST has, apart from the other runs: python -m benchmark publish framed --results runs/framed
     u) "$python" "$(dirname "$0")/framed.py" "$data" runs/framed-data
        for seed in 0 1 2; do
-           data=runs/framed-data runs=runs/framed digits --targets up --methods source-only,dann,m3sda,tsvdnet:code --seeds $seed
+           data=runs/framed-data runs=runs/framed digits --targets up --seeds $seed \
+               --methods source-only,dann,rtn,m3sda,tsvdnet:code-p,tsvdnet:code
        done ;;
     # first what the tensor term is worth there
     e) for seed in 0 1 2; do frozen --methods source-only,tsvdnet:code-p,tsvdnet:code --seeds $seed; done
